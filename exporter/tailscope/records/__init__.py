@@ -1,0 +1,1 @@
+"""The request record, its durable store and its readers."""
