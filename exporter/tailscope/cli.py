@@ -113,9 +113,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     name = arguments[0]
     if name not in COMMANDS:
-        print(
-            f"tailscope: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr
-        )
+        print(f"tailscope: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     command = COMMANDS[name]
     try:

@@ -248,9 +248,7 @@ METRICS: tuple[Metric, ...] = (
     # Sizes in the engine's own words
     _histogram("request_input_tokens", "Prompt tokens of a request.", Unit.TOKENS),
     _histogram("request_output_tokens", "Generated tokens of a request.", Unit.TOKENS),
-    _histogram(
-        "request_max_tokens", "The max_tokens that a request asked for.", Unit.TOKENS
-    ),
+    _histogram("request_max_tokens", "The max_tokens that a request asked for.", Unit.TOKENS),
     _histogram(
         "request_computed_input_tokens",
         "Prompt tokens of a request that had to be computed: those not in a cache.",

@@ -86,8 +86,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         f"{PREFIX}tenant_input_tokens_total",
         Kind.COUNTER,
-        "Prompt tokens by tenant, and whether they came from the prefix cache: yes, no or "
-        "unknown.",
+        "Prompt tokens by tenant, and whether they came from the prefix cache: yes, no or unknown.",
         (*REQUEST, "tenant", "cached"),
         Unit.TOKENS,
     ),

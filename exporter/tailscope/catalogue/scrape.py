@@ -15,7 +15,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         f"{PREFIX}source_up",
         Kind.GAUGE,
-        "Whether a source gave data within its last three intervals (1) or not (0).",
+        "Whether the last read of a source worked (1) or failed (0).",
         ("source",),
     ),
     Metric(

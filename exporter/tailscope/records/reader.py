@@ -126,7 +126,8 @@ class Reader:
                     del self._tails[path]
             for path in sorted(live):
                 tail = self._tails.setdefault(path, _Tail())
-                for tail.offset, payload in frames(path, tail.offset):
+                for offset, payload in frames(path, tail.offset):
+                    tail.offset = offset
                     buffer = pa.py_buffer(payload)
                     if tail.schema is None:
                         tail.schema = pa.ipc.read_schema(buffer)
@@ -134,9 +135,7 @@ class Reader:
                     else:
                         tail.batches.append(pa.ipc.read_record_batch(buffer, tail.schema))
                 if tail.batches and tail.schema is not None:
-                    found.append(
-                        conform(pa.Table.from_batches(tail.batches, tail.schema), schema)
-                    )
+                    found.append(conform(pa.Table.from_batches(tail.batches, tail.schema), schema))
         return found
 
 
@@ -168,7 +167,7 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table])
     names = []
     for number, table in enumerate(tables):
         connection.register(f"part{number}", table)
-        names.append(f"SELECT * FROM part{number}")
+        names.append(f"SELECT * FROM part{number}")  # noqa: S608
     return " UNION ALL BY NAME ".join(names)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from tailscope.records.record import COLUMNS, RequestRecord
+from tailscope.records.samples import Sample
 
 VERSION = "1"
 """Version of the schemas; it is written into every file, and a reader refuses a newer one."""
@@ -31,20 +30,6 @@ SAMPLES = pa.schema(
 """One row per stored sample; ``labels`` is a JSON object with sorted keys."""
 
 TABLES: dict[str, pa.Schema] = {"requests": REQUESTS, "samples": SAMPLES}
-
-
-class Sample(NamedTuple):
-    """One value of one series at one time."""
-
-    time_ns: int
-    metric: str
-    labels: str
-    value: float
-
-
-def label_text(labels: Mapping[str, str]) -> str:
-    """Write labels as the store keeps them."""
-    return json.dumps(dict(labels), sort_keys=True, separators=(",", ":"))
 
 
 def request_batch(records: Sequence[RequestRecord]) -> pa.RecordBatch:

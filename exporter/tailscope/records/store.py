@@ -15,9 +15,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from tailscope.records.errors import StoreError, StoreFull, StoreLocked
 from tailscope.records.journal import Journal, JournalError, Segment, listing, seal, sweep
 from tailscope.records.record import RequestRecord
-from tailscope.records.schema import TABLES, Sample, request_batch, sample_batch
+from tailscope.records.samples import Sample
+from tailscope.records.schema import TABLES, request_batch, sample_batch
 
 log = logging.getLogger(__name__)
 
@@ -25,18 +27,6 @@ _SEGMENT_BYTES = 32 << 20
 _MAX_PENDING = 50_000
 _SAMPLE_SECONDS = 5.0
 _HOUR = 3600
-
-
-class StoreError(Exception):
-    """The store cannot be opened or written."""
-
-
-class StoreLocked(StoreError):
-    """Another process writes into the directory."""
-
-
-class StoreFull(StoreError):
-    """Too many rows wait for the disk: the caller is to try again later."""
 
 
 class Store:
@@ -201,9 +191,7 @@ class Store:
     def _roll(self, closing: bool) -> None:
         hour = int(self._now() // _HOUR)
         for journal in self._journals.values():
-            if journal.size and (
-                closing or hour != self._hour or journal.size > _SEGMENT_BYTES
-            ):
+            if journal.size and (closing or hour != self._hour or journal.size > _SEGMENT_BYTES):
                 journal.roll()
                 self._seal_due.set()
         if hour != self._hour:

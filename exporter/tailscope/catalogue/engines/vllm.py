@@ -7,17 +7,26 @@ its own change log. vLLM's ``/metrics`` vanishes with ``--disable-log-stats``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from tailscope.catalogue.model import PREFIX, Engine, Ignored, Kind, SpanMapping, Upstream
 
 
-def _to(metric: str, *families: str, **more: object) -> Upstream:
-    fields = {
-        key: MappingProxyType(value) if isinstance(value, dict) else value
-        for key, value in more.items()
-    }
-    return Upstream(f"{PREFIX}engine_{metric}", families, **fields)  # type: ignore[arg-type]
+def _to(
+    metric: str,
+    *families: str,
+    labels: Mapping[str, str] | None = None,
+    only: Mapping[str, tuple[str, ...]] | None = None,
+    product_of: tuple[str, ...] = (),
+) -> Upstream:
+    return Upstream(
+        f"{PREFIX}engine_{metric}",
+        families,
+        labels=MappingProxyType(dict(labels or {})),
+        only=MappingProxyType(dict(only or {})),
+        product_of=product_of,
+    )
 
 
 def _ignore(pattern: str, reason: str) -> Ignored:
@@ -43,13 +52,9 @@ UPSTREAM = (
         only={"sleep_state": ("weights_offloaded", "discard_all")},
     ),
     _to("prompt_tokens_total", "prompt_tokens"),
-    _to(
-        "prompt_tokens_by_source_total", "prompt_tokens_by_source", labels={"source": "origin"}
-    ),
+    _to("prompt_tokens_by_source_total", "prompt_tokens_by_source", labels={"source": "origin"}),
     _to("generation_tokens_total", "generation_tokens"),
-    _to(
-        "prefix_cache_query_tokens_total", "prefix_cache_queries", "gpu_prefix_cache_queries"
-    ),
+    _to("prefix_cache_query_tokens_total", "prefix_cache_queries", "gpu_prefix_cache_queries"),
     _to("prefix_cache_hit_tokens_total", "prefix_cache_hits", "gpu_prefix_cache_hits"),
     _to("external_cache_query_tokens_total", "external_prefix_cache_queries"),
     _to("external_cache_hit_tokens_total", "external_prefix_cache_hits"),
@@ -96,9 +101,7 @@ IGNORED = (
     ),
     _ignore(_PREFIX + r"prompt_tokens_cached(_total)?", "sum of prompt_tokens_cached_by_source"),
     _ignore(_PREFIX + r"prompt_tokens_recomputed.*", "gone since 0.20"),
-    _ignore(
-        _PREFIX + r"request_max_num_generation_tokens", "output tokens again, per sub-request"
-    ),
+    _ignore(_PREFIX + r"request_max_num_generation_tokens", "output tokens again, per sub-request"),
     _ignore(_PREFIX + r"request_params_(n|best_of)", "sub-requests are records of their own"),
     _ignore(_PREFIX + r"kv_block_.*", "sampled life of cache blocks, off by default"),
     _ignore(_PREFIX + r"lora_requests_info", "its value is a time stamp, and it lies with ranks"),
@@ -110,7 +113,8 @@ IGNORED = (
     _ignore(_PREFIX + r"avg_.*_toks_per_s", "an average over an unknown time"),
     _ignore(_PREFIX + r"(tokens_total|model_forward_time.*|model_execute_time.*)", "V0 engine"),
     _ignore(
-        _PREFIX + r"spec_decode_(num_drafts|num_accepted_tokens_per_pos|num_emitted|draft_acc|eff).*",
+        _PREFIX
+        + r"spec_decode_(num_drafts|num_accepted_tokens_per_pos|num_emitted|draft_acc|eff).*",
         "detail of speculative decoding",
     ),
     _ignore(

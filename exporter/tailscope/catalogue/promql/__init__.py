@@ -1,0 +1,39 @@
+"""PromQL from catalogue objects: a name or a label that does not exist cannot be written.
+
+``Query`` writes the parts: vectors that are already aggregated. The functions join parts. All
+return text. The value of a matcher is compared for equality unless an operator stands before it:
+``~`` matches an expression, ``!`` differs, ``!~`` does not match.
+"""
+
+from __future__ import annotations
+
+from tailscope.catalogue.promql.joins import (
+    absent,
+    age,
+    compare,
+    difference,
+    every,
+    filled,
+    largest,
+    ratio,
+    share,
+    times,
+)
+from tailscope.catalogue.promql.query import LABELS, TARGET_LABELS, UP, Query
+
+__all__ = [
+    "LABELS",
+    "TARGET_LABELS",
+    "UP",
+    "Query",
+    "absent",
+    "age",
+    "compare",
+    "difference",
+    "every",
+    "filled",
+    "largest",
+    "ratio",
+    "share",
+    "times",
+]

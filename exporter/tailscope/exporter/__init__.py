@@ -1,0 +1,1 @@
+"""The sidecar: sources, normalise, store, collector, server."""

@@ -1,0 +1,261 @@
+"""Settings of the exporter, checked before anything starts."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from tailscope.catalogue.engines import engines
+from tailscope.catalogue.model import Engine
+from tailscope.catalogue.spans import TENANT_ATTRIBUTES
+from tailscope.errors import UsageError
+from tailscope.exporter.listeners import Address, parse_address
+
+_T = TypeVar("_T")
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_MIN_INTERVAL = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An engine to read: its URL, and which engines it may be."""
+
+    url: str
+    engines: Mapping[str, Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings, with units as said.
+
+    Attributes:
+        targets: Engines to read.
+        listen: Address of the metrics page.
+        otlp_grpc: Address of OTLP over gRPC; None for none.
+        otlp_http: Address of OTLP over HTTP; None for none.
+        requests: Files of request records to follow.
+        data: Directory of the store; None to keep nothing.
+        interval: Seconds from one read of a source to the next.
+        retention: Seconds that records are kept; None for ever.
+        max_bytes: Bytes that the store may take; None for any.
+        tenants: Tenants that get series of their own.
+        tenant_attributes: Span and resource attributes that name the tenant, best first.
+        log_level: Lowest level that is logged.
+    """
+
+    targets: tuple[Target, ...]
+    listen: Address
+    otlp_grpc: Address | None
+    otlp_http: Address | None
+    requests: tuple[Path, ...]
+    data: Path | None
+    interval: float
+    retention: float | None
+    max_bytes: int | None
+    tenants: int
+    tenant_attributes: tuple[str, ...]
+    log_level: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the exporter's flags."""
+    parser.add_argument(
+        "--engine",
+        action="append",
+        metavar="URL",
+        help="engine to read, as URL or NAME=URL; may be given several times "
+        "(default http://127.0.0.1:8000)",
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:9836",
+        metavar="HOST:PORT",
+        help="address of the metrics page (default %(default)s)",
+    )
+    parser.add_argument(
+        "--otlp-grpc",
+        default="127.0.0.1:4317",
+        metavar="HOST:PORT",
+        help="address for spans over gRPC, or `off` (default %(default)s)",
+    )
+    parser.add_argument(
+        "--otlp-http",
+        default="127.0.0.1:4318",
+        metavar="HOST:PORT",
+        help="address for spans over HTTP, or `off` (default %(default)s)",
+    )
+    parser.add_argument(
+        "--requests",
+        action="append",
+        metavar="FILE",
+        help="file of request records, one JSON object a line, to follow as it grows; may be "
+        "given several times",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="directory of the store; without it records are counted and not kept",
+    )
+    parser.add_argument(
+        "--interval",
+        default="1s",
+        metavar="TIME",
+        help="time from one read of a source to the next (default %(default)s)",
+    )
+    parser.add_argument(
+        "--retention",
+        default="7d",
+        metavar="TIME",
+        help="how long records are kept, or `off` (default %(default)s)",
+    )
+    parser.add_argument(
+        "--max-bytes",
+        default="10GB",
+        metavar="SIZE",
+        help="size of the store above which the oldest records go, or `off` (default %(default)s)",
+    )
+    parser.add_argument(
+        "--tenants",
+        type=int,
+        default=50,
+        metavar="N",
+        help="tenants that get metrics of their own; the rest counts as `other` "
+        "(default %(default)s)",
+    )
+    parser.add_argument(
+        "--tenant-attribute",
+        action="append",
+        metavar="NAME",
+        help="span or resource attribute that names the tenant; may be given several times, best "
+        f"first (default {', '.join(TENANT_ATTRIBUTES)})",
+    )
+    parser.add_argument(
+        "--log-level",
+        default="info",
+        choices=("debug", "info", "warning", "error"),
+        help="lowest level that is logged (default %(default)s)",
+    )
+
+
+def parse(arguments: argparse.Namespace) -> Config:
+    """Check the flags.
+
+    Raises:
+        UsageError: If a value is unusable, or two contradict each other.
+    """
+    config = Config(
+        targets=tuple(_target(text) for text in arguments.engine or ["http://127.0.0.1:8000"]),
+        listen=parse_address("--listen", arguments.listen),
+        otlp_grpc=_optional_address("--otlp-grpc", arguments.otlp_grpc),
+        otlp_http=_optional_address("--otlp-http", arguments.otlp_http),
+        requests=tuple(Path(text) for text in arguments.requests or ()),
+        data=Path(arguments.data) if arguments.data else None,
+        interval=duration("--interval", arguments.interval),
+        retention=_off(duration, "--retention", arguments.retention),
+        max_bytes=_off(size, "--max-bytes", arguments.max_bytes),
+        tenants=arguments.tenants,
+        tenant_attributes=tuple(arguments.tenant_attribute or TENANT_ATTRIBUTES),
+        log_level=arguments.log_level,
+    )
+    _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    if config.interval < _MIN_INTERVAL:
+        raise UsageError(
+            f"--interval {config.interval:g} s: at least {_MIN_INTERVAL:g} s, or the reading "
+            "itself becomes the load"
+        )
+    if config.tenants < 1:
+        raise UsageError(f"--tenants {config.tenants}: at least 1")
+    listeners: dict[Address, str] = {}
+    for flag, address in (
+        ("--listen", config.listen),
+        ("--otlp-grpc", config.otlp_grpc),
+        ("--otlp-http", config.otlp_http),
+    ):
+        if address is None or not address.port:
+            continue
+        if address in listeners:
+            raise UsageError(
+                f"{flag} {address}: {listeners[address]} has the same address; give each its own"
+            )
+        listeners[address] = flag
+    names: set[str] = set()
+    for path in config.requests:
+        if path.name in names:
+            raise UsageError(
+                f"--requests {path}: two files are called {path.name}; sources are told apart by "
+                "their file's name, so rename one"
+            )
+        names.add(path.name)
+    servers: set[str] = set()
+    for target in config.targets:
+        server = urlsplit(target.url).netloc
+        if server in servers:
+            raise UsageError(f"--engine {target.url}: {server} is given twice; leave one out")
+        servers.add(server)
+
+
+def _target(text: str) -> Target:
+    known = engines()
+    name, equals, url = text.partition("=")
+    if equals and "/" not in name and ":" not in name:
+        if name not in known:
+            raise UsageError(f"--engine {name}=...: engines are {', '.join(known)}")
+        known = {name: known[name]}
+    else:
+        url = text
+    if "://" not in url:
+        url = f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"--engine {url}: give a URL, for example http://127.0.0.1:8000")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(f"--engine http://...@{parts.hostname}: a URL must hold no password")
+    return Target(url, known)
+
+
+def _optional_address(flag: str, text: str) -> Address | None:
+    return None if text == "off" else parse_address(flag, text)
+
+
+def _off(parse: Callable[[str, str], _T], flag: str, text: str) -> _T | None:
+    return None if text == "off" else parse(flag, text)
+
+
+def duration(flag: str, text: str) -> float:
+    """Read a time such as 500ms, 1s, 15m, 6h, 7d as seconds.
+
+    Raises:
+        UsageError: If it is none, or not above 0.
+    """
+    hit = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
+    if not hit or float(hit[1]) <= 0:
+        raise UsageError(f"{flag} {text}: give a time above 0, for example 1s, 15m or 7d")
+    return float(hit[1]) * _UNITS[hit[2]]
+
+
+def size(flag: str, text: str) -> int:
+    """Read a size such as 500MB, 10GB, 2GiB as bytes.
+
+    Raises:
+        UsageError: If it is none, or not above 0.
+    """
+    hit = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]i?B)?", text, re.IGNORECASE)
+    if not hit or float(hit[1]) <= 0:
+        raise UsageError(f"{flag} {text}: give a size above 0, for example 500MB or 10GB")
+    return int(float(hit[1]) * _SIZES[(hit[2] or "").upper()])

@@ -1,0 +1,104 @@
+"""The health of a source, apart from its data."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tailscope.catalogue import METRICS, PREFIX
+from tailscope.exporter.exposition import Line, series
+
+log = logging.getLogger(__name__)
+
+
+class SourceError(Exception):
+    """A source could not be read.
+
+    Attributes:
+        reason: Short, bounded word for the label ``reason``.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How a source does at one moment.
+
+    Attributes:
+        up: Whether its last read worked; None before the first one ended.
+        reason: ``ok``, or why not.
+        message: The same for people.
+        last_success: Unix time in seconds.
+        read_seconds: How long the last read took.
+        errors: Reads that failed so far.
+    """
+
+    up: bool | None = None
+    reason: str = "starting"
+    message: str = "not read yet"
+    last_success: float | None = None
+    read_seconds: float | None = None
+    errors: int = 0
+
+
+class Health:
+    """Keeps the state of one source, logs each change once and writes its metrics.
+
+    Args:
+        source: Value of the ``source`` label.
+        now: Wall clock, seconds.
+    """
+
+    def __init__(self, source: str, now: Callable[[], float] = time.time) -> None:
+        self.source = source
+        self.state = State()
+        self._now = now
+        self._lock = threading.Lock()
+
+    def success(self, read_seconds: float | None = None, message: str = "read") -> None:
+        """Note that a read worked."""
+        with self._lock:
+            before = self.state
+            self.state = State(True, "ok", message, self._now(), read_seconds, before.errors)
+        if not before.up:
+            log.info("source %s: %s", self.source, message)
+
+    def failure(self, error: SourceError, read_seconds: float | None = None) -> None:
+        """Note that a read failed."""
+        with self._lock:
+            before = self.state
+            self.state = State(
+                False,
+                error.reason,
+                str(error),
+                before.last_success,
+                read_seconds,
+                before.errors + 1,
+            )
+        if before.reason != error.reason:
+            log.warning("source %s is down (%s): %s", self.source, error.reason, error)
+
+    def lines(self) -> dict[str, list[Line]]:
+        """Return the source's own metrics."""
+        state = self.state
+        found: dict[str, list[Line]] = {}
+
+        def put(name: str, value: float, *more: str) -> None:
+            metric = METRICS[f"{PREFIX}source_{name}"]
+            text = series(metric.name, metric.labels, (self.source, *more))
+            found[metric.name] = [Line(text, value)]
+
+        put("up", 1 if state.up else 0)
+        put("state", 1, state.reason)
+        put("errors_total", state.errors)
+        if state.last_success is not None:
+            put("last_success_timestamp_seconds", state.last_success)
+        if state.read_seconds is not None:
+            put("read_seconds", state.read_seconds)
+        return found

@@ -1,0 +1,54 @@
+"""A histogram that Tailscope fills itself, with an exemplar per bucket."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from tailscope.catalogue import Metric
+from tailscope.exporter.exposition import Line, bound_text, bucket, escape, series
+
+
+class Histogram:
+    """Counts observations of one series. Its owner holds the lock.
+
+    Args:
+        metric: A histogram with bounds.
+        values: Label values in the order of ``metric.labels``.
+    """
+
+    __slots__ = ("_bounds", "_buckets", "_counts", "_exemplars", "_names", "_total")
+
+    def __init__(self, metric: Metric, values: Sequence[str]) -> None:
+        self._bounds = metric.buckets
+        texts = [*map(bound_text, metric.buckets), "+Inf"]
+        self._buckets = [bucket(metric, values, text) for text in texts]
+        self._names = (
+            series(f"{metric.name}_sum", metric.labels, values),
+            series(f"{metric.name}_count", metric.labels, values),
+        )
+        self._counts = [0] * len(texts)
+        self._exemplars = [""] * len(texts)
+        self._total = 0.0
+
+    def observe(self, value: float, trace_id: str | None = None) -> None:
+        """Count one value; its trace becomes the exemplar of its bucket."""
+        index = bisect_left(self._bounds, value)
+        self._counts[index] += 1
+        self._total += value
+        if trace_id:
+            self._exemplars[index] = (
+                f' # {{trace_id="{escape(trace_id)}"}} {float(value)!r} {time.time():.3f}'
+            )
+
+    def lines(self) -> list[Line]:
+        """Return the cumulative buckets, sum and count."""
+        found: list[Line] = []
+        running = 0
+        for name, count, exemplar in zip(self._buckets, self._counts, self._exemplars, strict=True):
+            running += count
+            found.append(Line(name, running, exemplar))
+        found.append(Line(self._names[0], self._total))
+        found.append(Line(self._names[1], running))
+        return found

@@ -1,0 +1,122 @@
+"""Reads one source on its interval, in a thread of its own, and publishes what it gave.
+
+A source that hangs or fails keeps nobody else waiting: the page of metrics is made from the last
+reading of each, and a reading that is older than three intervals is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tailscope.exporter.exposition import Line, Lines
+from tailscope.exporter.health import Health, SourceError
+
+log = logging.getLogger(__name__)
+
+STALE_INTERVALS = 3
+
+
+class Source(Protocol):
+    """What a poller reads."""
+
+    name: str
+    """Value of the ``source`` label."""
+
+    def read(self) -> str:
+        """Read once and keep the result; returns a word for people on what was read.
+
+        Raises:
+            SourceError: If it could not be read.
+        """
+
+    def lines(self, fresh: bool) -> Lines:
+        """Lines of the last reading; only what is known without it if it is not ``fresh``."""
+
+    def close(self) -> None:
+        """Let go of what the source holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    started: float
+    ended: float | None = None
+
+
+class Poller:
+    """The thread of one source.
+
+    Args:
+        source: What to read.
+        interval: Seconds from one read to the next.
+        deadline: Seconds after which a read that has not ended counts as failed.
+    """
+
+    def __init__(self, source: Source, interval: float, deadline: float) -> None:
+        self.source = source
+        self.health = Health(source.name)
+        self._interval = interval
+        self._deadline = deadline
+        self._stop = threading.Event()
+        self._attempt: _Attempt | None = None
+        self._last_success: float | None = None
+        self._thread = threading.Thread(target=self._run, name=source.name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; one that hangs is left behind, it is a daemon."""
+        self._stop.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the thread, and close the source if it ended."""
+        self._thread.join(seconds)
+        if not self._thread.is_alive():
+            self.source.close()
+
+    def lines(self) -> list[Lines]:
+        """Return the lines of the source and of its health."""
+        attempt, now = self._attempt, time.monotonic()
+        if attempt and attempt.ended is None and now - attempt.started > 2 * self._deadline:
+            self.health.failure(
+                SourceError("hanging", f"a read has not ended in {now - attempt.started:.0f} s")
+            )
+        last = self._last_success
+        fresh = last is not None and now - last <= STALE_INTERVALS * self._interval
+        own: Mapping[str, list[Line]] = self.health.lines()
+        return [self.source.lines(fresh), own]
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            self._read()
+            due += self._interval
+            now = time.monotonic()
+            if due < now:  # a slow read: skip what was missed, keep the beat
+                due += self._interval * ((now - due) // self._interval + 1)
+            self._stop.wait(due - now)
+
+    def _read(self) -> None:
+        started = time.monotonic()
+        self._attempt = _Attempt(started)
+        try:
+            message = self.source.read()
+        except SourceError as error:
+            self.health.failure(error, time.monotonic() - started)
+        except Exception as error:
+            # The one place that keeps a fault of one source from the others.
+            log.exception("source %s failed in a way that it should not", self.source.name)
+            self.health.failure(
+                SourceError("internal_error", f"{type(error).__name__}; the log has more"),
+                time.monotonic() - started,
+            )
+        else:
+            self._last_success = time.monotonic()
+            self.health.success(self._last_success - started, message)
+        self._attempt = _Attempt(started, time.monotonic())

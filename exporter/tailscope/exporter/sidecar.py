@@ -1,0 +1,213 @@
+"""The exporter as a whole: builds the parts, starts them, and ends them in order."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import ProcessCollector
+from starlette.applications import Starlette
+
+from tailscope.catalogue import METRICS, PREFIX
+from tailscope.catalogue.engines import engines
+from tailscope.exporter.config import Config, Target
+from tailscope.exporter.exposition import Line, Lines, render, series
+from tailscope.exporter.health import Health
+from tailscope.exporter.intake import Intake
+from tailscope.exporter.listeners import Address, HttpListeners, bind
+from tailscope.exporter.matcher import Matcher
+from tailscope.exporter.poller import STALE_INTERVALS, Poller
+from tailscope.exporter.receiver import Receiver
+from tailscope.exporter.requestmetrics import RequestMetrics
+from tailscope.exporter.sources.engine import EngineSource
+from tailscope.exporter.sources.requestfile import RequestFileSource
+from tailscope.exporter.spans import SpanReader
+from tailscope.exporter.web import metrics_app, otlp_app
+
+if TYPE_CHECKING:
+    from tailscope.exporter.otlpgrpc import GrpcListener
+    from tailscope.records.store import Store
+
+log = logging.getLogger(__name__)
+
+_STOP_SECONDS = 0.5
+_FILE_DEADLINE = 10.0
+
+
+class Sidecar:
+    """One exporter.
+
+    Args:
+        config: Checked settings.
+
+    Raises:
+        UsageError: If an address cannot be had.
+        StoreError: If the store cannot be opened.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._version = version("tailscope")
+        self._stopped = threading.Event()
+        self._stopping = False
+        self._sockets: list[socket.socket] = []
+        metrics_socket = self._bind("--listen", config.listen)
+        otlp_socket = self._bind("--otlp-http", config.otlp_http) if config.otlp_http else None
+        self._store = _open_store(config)
+        self._requests = RequestMetrics(config.tenants)
+        self._matcher = Matcher(self._requests.observe, expect_gateway=bool(config.requests))
+        self._intake = Intake(self._store, self._matcher, self._place)
+        self._engines = [self._engine_source(target) for target in config.targets]
+        self._pollers = [
+            Poller(source, config.interval, _deadline(config.interval)) for source in self._engines
+        ]
+        self._pollers += [
+            Poller(
+                RequestFileSource(path, self._intake, config.data), config.interval, _FILE_DEADLINE
+            )
+            for path in config.requests
+        ]
+        self._listening: list[Health] = []
+        apps = [(self._metrics_app(), metrics_socket)]
+        if otlp_socket is not None:
+            apps.append((otlp_app(self._receiver("otlp:http")), otlp_socket))
+        self._http = HttpListeners(apps)
+        self._grpc = self._grpc_listener()
+        self._process = ProcessCollector(registry=None)
+        self.ports = {
+            "listen": metrics_socket.getsockname()[1],
+            "otlp_http": otlp_socket.getsockname()[1] if otlp_socket else None,
+            "otlp_grpc": self._grpc.port if self._grpc else None,
+        }
+
+    def _bind(self, flag: str, address: Address) -> socket.socket:
+        sock = bind(flag, address)
+        self._sockets.append(sock)
+        return sock
+
+    def _receiver(self, name: str) -> Receiver:
+        health = Health(name)
+        health.success(message="listens")
+        self._listening.append(health)
+        spans = SpanReader(engines(), self._config.tenant_attributes)
+        return Receiver(spans, self._intake, health)
+
+    def _grpc_listener(self) -> GrpcListener | None:
+        if self._config.otlp_grpc is None:
+            return None
+        # Imported only where it is wanted: gRPC takes 15 MiB.
+        from tailscope.exporter.otlpgrpc import GrpcListener
+
+        return GrpcListener(self._receiver("otlp:grpc"), str(self._config.otlp_grpc))
+
+    def _engine_source(self, target: Target) -> EngineSource:
+        return EngineSource(
+            target.url,
+            dict(target.engines),
+            deadline=_deadline(self._config.interval),
+            longest=STALE_INTERVALS * self._config.interval,
+            keep=self._store.submit_samples if self._store else None,
+        )
+
+    def _place(self) -> tuple[str | None, str | None]:
+        """The one engine beside us, for records that do not say where they were served."""
+        if len(self._engines) != 1:
+            return None, None
+        source = self._engines[0]
+        return source.server, source.model
+
+    def _metrics_app(self) -> Starlette:
+        return metrics_app(self.exposition, self._ready, self._healths, self._version)
+
+    def _ready(self) -> bool:
+        return self._http.serving and not self._stopping
+
+    def _healths(self) -> list[Health]:
+        return [*(poller.health for poller in self._pollers), *self._listening]
+
+    def exposition(self, openmetrics: bool) -> bytes:
+        """Write the metrics page."""
+        self._matcher.expire()
+        groups: list[Lines] = [self._self_lines(), self._requests.lines(), self._intake.lines()]
+        for poller in self._pollers:
+            groups.extend(poller.lines())
+        groups.extend(health.lines() for health in self._listening)
+        return render(groups, self._process, openmetrics)
+
+    def _self_lines(self) -> Lines:
+        found: dict[str, Sequence[Line]] = {}
+
+        def put(name: str, value: float, *values: str) -> None:
+            metric = METRICS[PREFIX + name]
+            found[metric.name] = [Line(series(metric.name, metric.labels, values), value)]
+
+        put("build_info", 1, self._version, platform.python_version())
+        if self._store is not None:
+            put("store_pending_records", self._store.pending)
+            put("store_commits_total", self._store.commits)
+            put("store_commit_seconds_total", self._store.commit_seconds)
+            put("store_up", 0 if self._store.failure else 1)
+        return found
+
+    def start(self) -> None:
+        """Start all threads."""
+        for poller in self._pollers:
+            poller.start()
+        if self._grpc is not None:
+            self._grpc.start()
+        self._http.start()
+        log.info(
+            "metrics at http://%s/metrics",
+            self._config.listen._replace(port=self.ports["listen"] or 0),
+        )
+        for flag in ("otlp_grpc", "otlp_http"):
+            if self.ports[flag] is not None:
+                log.info("spans over %s at port %s", flag.replace("_", " "), self.ports[flag])
+
+    def stop(self) -> None:
+        """End in order: no new spans, then the store, with all that was taken; under 2 s."""
+        self._stopping = True
+        for poller in self._pollers:
+            poller.stop()
+        self._http.stop()
+        if self._grpc is not None:
+            self._grpc.stop(_STOP_SECONDS)
+        self._http.join(2 * _STOP_SECONDS)
+        ends = time.monotonic() + _STOP_SECONDS
+        for poller in self._pollers:
+            poller.join(max(0.0, ends - time.monotonic()))
+        if self._store is not None:
+            self._store.close()
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT."""
+        wanted = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: wanted.set())
+        self.start()
+        wanted.wait()
+        log.info("stopping")
+        self.stop()
+
+
+def _deadline(interval: float) -> float:
+    """A read may take as long as it stays fresh, but no less than a second."""
+    return max(1.0, interval * (STALE_INTERVALS - 1))
+
+
+def _open_store(config: Config) -> Store | None:
+    if config.data is None:
+        return None
+    # Imported only where it is wanted: Arrow takes 50 MiB.
+    from tailscope.records.store import Store
+
+    return Store(Path(config.data), retention_seconds=config.retention, max_bytes=config.max_bytes)

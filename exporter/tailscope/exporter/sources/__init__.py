@@ -1,0 +1,1 @@
+"""What a poller can read: one module a kind of source."""

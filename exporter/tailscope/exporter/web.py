@@ -1,0 +1,209 @@
+"""The HTTP side: the metrics page, and OTLP over HTTP. Two applications, two listeners."""
+
+from __future__ import annotations
+
+import html
+import logging
+import threading
+from collections.abc import Callable
+
+from google.protobuf.json_format import MessageToJson
+from google.rpc.status_pb2 import Status
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from tailscope.exporter.exposition import OPENMETRICS, TEXT
+from tailscope.exporter.health import Health
+from tailscope.exporter.receiver import (
+    MAX_MESSAGE,
+    MAX_UNPACKED,
+    BadMessage,
+    Receiver,
+    TooLarge,
+    decode_json,
+    decode_protobuf,
+    unpack,
+)
+from tailscope.records.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+_PROTOBUF = "application/x-protobuf"
+_JSON = "application/json"
+_RETRY = {"Retry-After": "1"}
+# google.rpc.Code
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 3, 8, 14
+
+
+class Budget:
+    """Bytes of messages that may be in memory at a time, over all connections."""
+
+    def __init__(self, most: int = 2 * MAX_UNPACKED) -> None:
+        self._left = most
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Reserve ``size`` bytes; False if there are not that many left."""
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+    def give(self, size: int) -> None:
+        """Give back what was reserved."""
+        with self._lock:
+            self._left += size
+
+
+class TracesEndpoint:
+    """``POST /v1/traces``."""
+
+    def __init__(self, receiver: Receiver, budget: Budget | None = None) -> None:
+        self._receiver = receiver
+        self._budget = budget or Budget()
+
+    async def __call__(self, request: Request) -> Response:
+        """Take one message; answers as the protocol says."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in (_PROTOBUF, _JSON):
+            return _answer(_PROTOBUF, 415, f"content type must be {_PROTOBUF} or {_JSON}")
+        encoding = request.headers.get("content-encoding", "").strip().lower()
+        try:
+            length = int(request.headers.get("content-length", "0"))
+        except ValueError:
+            return _answer(kind, 400, "content-length is no number")
+        if length > MAX_MESSAGE:
+            return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
+        return await self._read(request, kind, encoding)
+
+    async def _read(self, request: Request, kind: str, encoding: str) -> Response:
+        taken, body = 0, bytearray()
+        try:
+            async for chunk in request.stream():
+                if len(body) + len(chunk) > MAX_MESSAGE:
+                    return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
+                if not self._budget.take(len(chunk)):
+                    return _answer(kind, 503, "too many messages at a time")
+                taken += len(chunk)
+                body += chunk
+            return await run_in_threadpool(self._accept, bytes(body), kind, encoding)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        finally:
+            self._budget.give(taken)
+
+    def _accept(self, body: bytes, kind: str, encoding: str) -> Response:
+        reserved = MAX_UNPACKED if encoding not in ("", "identity") else 0
+        if not self._budget.take(reserved):
+            return _answer(kind, 503, "too many messages at a time")
+        try:
+            plain = unpack(body, encoding)
+            message = decode_json(plain) if kind == _JSON else decode_protobuf(plain)
+            response = self._receiver.accept(message)
+        except BadMessage as error:
+            return _answer(kind, 400, str(error))
+        except TooLarge as error:
+            return _answer(kind, 413, str(error))
+        except StoreError as error:
+            return _answer(kind, 503, str(error))
+        finally:
+            self._budget.give(reserved)
+        if kind == _JSON:
+            return Response(MessageToJson(response), media_type=_JSON)
+        return Response(response.SerializeToString(), media_type=_PROTOBUF)
+
+
+def _answer(kind: str, status: int, text: str) -> Response:
+    """An error as OTLP wants it: a google.rpc.Status in the encoding of the request."""
+    code = {503: _UNAVAILABLE, 413: _RESOURCE_EXHAUSTED}.get(status, _INVALID_ARGUMENT)
+    message = Status(code=code, message=text)
+    headers = _RETRY if status == 503 else None
+    if kind == _JSON:
+        return Response(MessageToJson(message), status, headers, _JSON)
+    return Response(message.SerializeToString(), status, headers, _PROTOBUF)
+
+
+def otlp_app(receiver: Receiver) -> Starlette:
+    """The application of the OTLP listener."""
+    return Starlette(
+        routes=[Route("/v1/traces", TracesEndpoint(receiver), methods=["POST"], name="traces")]
+    )
+
+
+def metrics_app(
+    render: Callable[[bool], bytes],
+    ready: Callable[[], bool],
+    healths: Callable[[], list[Health]],
+    version: str,
+) -> Starlette:
+    """The application of the metrics listener.
+
+    Args:
+        render: Writes the exposition; True asks for OpenMetrics.
+        ready: Whether the start is over.
+        healths: State of each source, for the landing page.
+        version: Version of the exporter.
+    """
+
+    async def metrics(request: Request) -> Response:
+        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+        content = await run_in_threadpool(render, openmetrics)
+        return Response(content, headers={"Content-Type": OPENMETRICS if openmetrics else TEXT})
+
+    async def healthy(request: Request) -> Response:
+        return PlainTextResponse("Tailscope exporter is healthy.\n")
+
+    async def is_ready(request: Request) -> Response:
+        if ready():
+            return PlainTextResponse("Tailscope exporter is ready.\n")
+        return PlainTextResponse("Tailscope exporter starts or stops.\n", 503)
+
+    async def landing(request: Request) -> Response:
+        return HTMLResponse(landing_page(healths(), version))
+
+    return Starlette(
+        routes=[
+            Route("/metrics", metrics),
+            Route("/-/healthy", healthy),
+            Route("/-/ready", is_ready),
+            Route("/", landing),
+        ]
+    )
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Tailscope exporter</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }}
+table {{ border-collapse: collapse; width: 100%; }}
+th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8884; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #14171a; color: #e4e6e8; }} a {{ color: #7fb6ff; }} }}
+</style>
+<h1>Tailscope exporter {version}</h1>
+<p><a href="/metrics">Metrics</a> &middot; <a href="/-/ready">Ready</a> &middot;
+<a href="/-/healthy">Healthy</a></p>
+<table>
+<thead><tr><th>Source</th><th>State</th><th>What it says</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</html>
+"""  # noqa: E501 - one line of CSS per rule
+
+
+def landing_page(healths: list[Health], version: str) -> str:
+    """The page at ``/``: each source and how it does."""
+    rows = "\n".join(
+        f"<tr><td>{html.escape(health.source)}</td><td>{html.escape(health.state.reason)}</td>"
+        f"<td>{html.escape(health.state.message)}</td></tr>"
+        for health in healths
+    )
+    return _PAGE.format(version=html.escape(version), rows=rows)
