@@ -66,7 +66,7 @@ class TracesEndpoint:
         self._receiver = receiver
         self._budget = budget or Budget()
 
-    async def __call__(self, request: Request) -> Response:
+    async def post(self, request: Request) -> Response:
         """Take one message; answers as the protocol says."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (_PROTOBUF, _JSON):
@@ -129,9 +129,7 @@ def _answer(kind: str, status: int, text: str) -> Response:
 
 def otlp_app(receiver: Receiver) -> Starlette:
     """The application of the OTLP listener."""
-    return Starlette(
-        routes=[Route("/v1/traces", TracesEndpoint(receiver), methods=["POST"], name="traces")]
-    )
+    return Starlette(routes=[Route("/v1/traces", TracesEndpoint(receiver).post, methods=["POST"])])
 
 
 def metrics_app(

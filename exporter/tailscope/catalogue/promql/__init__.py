@@ -18,6 +18,7 @@ from tailscope.catalogue.promql.joins import (
     ratio,
     share,
     times,
+    total,
 )
 from tailscope.catalogue.promql.query import LABELS, TARGET_LABELS, UP, Query
 
@@ -36,4 +37,5 @@ __all__ = [
     "ratio",
     "share",
     "times",
+    "total",
 ]

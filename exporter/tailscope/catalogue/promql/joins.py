@@ -38,7 +38,7 @@ def times(factor: float, operand: str) -> str:
 
 def compare(left: str, operator: str, right: float | str, on: Sequence[str] = ()) -> str:
     """A condition: the series of the left side for which it holds, with their values."""
-    if operator not in ("<", "<=", ">", ">=", "==", "!="):
+    if operator not in ("<", "<=", ">", ">=", "==", "!=", "== bool"):
         raise CatalogueError(f"{operator!r} is no comparison")
     side = f"{right:g}" if isinstance(right, int | float) else _operand(right)
     matching = f" on ({', '.join(on)})" if on else ""
@@ -55,6 +55,12 @@ def largest(vector: str, by: Sequence[str] = ()) -> str:
     """The largest series of a vector; never of quantiles, which may not be combined."""
     kept = f" by ({', '.join(by)})" if by else ""
     return f"max{kept} ({vector})"
+
+
+def total(vector: str, by: Sequence[str] = ()) -> str:
+    """The sum of a vector."""
+    kept = f" by ({', '.join(by)})" if by else ""
+    return f"sum{kept} ({vector})"
 
 
 def absent(vector: str) -> str:

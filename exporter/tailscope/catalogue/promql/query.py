@@ -133,7 +133,7 @@ class Query:
         by: Sequence[str] | None = None,
         match: Mapping[str, str] | None = None,
     ) -> str:
-        """Quantile of a histogram, or of the samples of a gauge.
+        """Quantile of a histogram, or of the samples of a gauge; nothing where it has none.
 
         Raises:
             CatalogueError: If the engine sets the bounds and ``by`` lacks ``engine``: buckets of
@@ -144,7 +144,9 @@ class Query:
             entry = _derived(entry, "distribution_of")
         kept = self._by(_of_kind(entry, Kind.HISTOGRAM), by)
         _check_layout(entry, kept)
-        return f"histogram_quantile({q:g}, {self.rate(entry, ('le', *kept), match, '_bucket')})"
+        buckets = self.rate(entry, ("le", *kept), match, "_bucket")
+        # Without observations the quantile is NaN, and no NaN is 0 or more.
+        return f"histogram_quantile({q:g}, {buckets}) >= 0"
 
     def buckets(
         self,
