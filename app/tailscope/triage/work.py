@@ -1,0 +1,343 @@
+"""What each request asked of its engine, and when: the arrays that all attribution works on.
+
+Attribution never crosses engines, so there is one :class:`Work` per server and model. Times are
+seconds after a common origin; a request arrives, starts (first step), gives its first token and is
+done. Between arrival and start it waits, in the frontend or in the queue: an engine takes new
+requests only between two steps, and books the rest of that step as neither queue nor prefill.
+
+Units of work (tokens, and token pairs for attention):
+
+    prefill    p = input - cached              prompt tokens that were computed
+    attention  A = p * (cached + p / 2)        query-key pairs of the prompt
+    steps      m = max(output - 1, 0)          decode steps
+    reads      K = m * (input + output / 2)    cached tokens read by those steps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tailscope.records.record import UNKNOWN_TENANT
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+UNKNOWN_SERVER = ""
+"""Name of the engine of requests that do not say theirs."""
+
+UNKNOWN_MODEL = ""
+"""Name of the model of requests that do not say theirs."""
+
+FEW_TOKENS = 32
+"""Rows with at least this many output tokens say what a decode step takes."""
+
+_TTFT_QUANTILE = 0.05
+_TOTAL_QUANTILE = 0.15
+_FEW_UNKNOWN = 0.05
+"""Up to this share of rows without stage times does not lower what is said of the rest."""
+
+_NUMBERS = (
+    "total_seconds",
+    "frontend_seconds",
+    "queue_seconds",
+    "prefill_seconds",
+    "decode_seconds",
+    "ttft_seconds",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "max_tokens",
+)
+
+
+class Stages(StrEnum):
+    """How much is known of where the time of a request went."""
+
+    MEASURED = "measured"
+    FIRST_TOKEN = "first_token"  # noqa: S105 - only ttft and total are known
+    TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Requests of one engine instance, in the order of their arrival; all arrays have n elements.
+
+    Attributes:
+        server: Engine instance.
+        model: Served model.
+        rows: Positions of the requests in the frame that they come from.
+        tenants: Names of the tenants of the whole frame.
+        tenant: Position of each request's tenant in ``tenants``.
+        arrived: Seconds after the origin.
+        frontend: Seconds before the engine's queue.
+        queue: Seconds in the queue.
+        prefill: Seconds from the first step to the first token.
+        decode: Seconds from the first token to the last.
+        computed: Prompt tokens that were computed, p.
+        cached: Prompt tokens from the prefix cache.
+        output: Generated tokens.
+        limit: Most tokens that the request might generate; the generated ones where unknown.
+        censored: Its true time is longer than what was seen: aborted or timed out.
+        stages: The weakest knowledge among the requests.
+        measured: Which requests have all stages measured.
+    """
+
+    server: str
+    model: str
+    rows: Ints
+    tenants: tuple[str, ...]
+    tenant: Ints
+    arrived: Floats
+    frontend: Floats
+    queue: Floats
+    prefill: Floats
+    decode: Floats
+    computed: Floats
+    cached: Floats
+    output: Floats
+    limit: Floats
+    censored: Flags
+    stages: Stages
+    measured: Flags
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def wait(self) -> Floats:
+        """Seconds between arrival and first step."""
+        return self.frontend + self.queue
+
+    @property
+    def start(self) -> Floats:
+        """When the first step began."""
+        return self.arrived + self.frontend + self.queue
+
+    @property
+    def first(self) -> Floats:
+        """When the first token came."""
+        return self.start + self.prefill
+
+    @property
+    def done(self) -> Floats:
+        """When the last token came, and the place in the batch was free again."""
+        return self.first + self.decode
+
+    @property
+    def total(self) -> Floats:
+        """Seconds from arrival to the last token."""
+        return self.frontend + self.queue + self.prefill + self.decode
+
+    @property
+    def context(self) -> Floats:
+        """Prompt tokens, cached ones included."""
+        return self.computed + self.cached
+
+    @property
+    def attention(self) -> Floats:
+        """Query-key pairs of the prompt, A."""
+        return self.computed * (self.cached + 0.5 * self.computed)
+
+    @property
+    def steps(self) -> Floats:
+        """Decode steps, m."""
+        return np.maximum(self.output - 1.0, 0.0)
+
+    @property
+    def reads(self) -> Floats:
+        """Cached tokens read by the decode steps, K."""
+        return self.steps * (self.context + 0.5 * self.output)
+
+    def take(self, which: Ints | Flags) -> Work:
+        """The same engine with only some of its requests."""
+        arrays = {name: getattr(self, name)[which] for name in _ARRAYS}
+        return Work(
+            server=self.server,
+            model=self.model,
+            tenants=self.tenants,
+            stages=self.stages,
+            **arrays,
+        )
+
+
+_ARRAYS = (
+    "rows",
+    "tenant",
+    "arrived",
+    "frontend",
+    "queue",
+    "prefill",
+    "decode",
+    "computed",
+    "cached",
+    "output",
+    "limit",
+    "censored",
+    "measured",
+)
+
+CENSORED = ("aborted", "queue_timeout", "generation_timeout", "error")
+"""Outcomes whose time says only that the request would have taken at least as long."""
+
+
+def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
+    """Split requests by engine instance and find what each asked of its engine.
+
+    Rows without a total time, and rows that were rejected, held no engine and are left out.
+
+    Args:
+        frame: Requests with the record's columns; columns that are missing count as null.
+        origin_ns: UTC nanoseconds of time 0; the first arrival if None.
+
+    Returns:
+        One for each server and model, the one with the most requests first.
+    """
+    total = _totals(frame)
+    kept = np.flatnonzero(np.isfinite(total) & (_texts(frame, "outcome") != "rejected"))
+    if not len(kept):
+        return []
+    arrived_ns = frame["arrived_ns"].to_numpy(dtype=np.int64)
+    origin = int(arrived_ns[kept].min()) if origin_ns is None else origin_ns
+    tenant, tenants = _codes(frame, "tenant", UNKNOWN_TENANT)
+    server, servers = _codes(frame, "server", UNKNOWN_SERVER)
+    model, models = _codes(frame, "model", UNKNOWN_MODEL)
+    numbers = {name: _floats(frame, name) for name in _NUMBERS}
+    numbers["total_seconds"] = total
+    censored = np.isin(_texts(frame, "outcome"), CENSORED)
+    found = []
+    for rows in _groups(server * len(models) + model, arrived_ns, kept):
+        found.append(
+            _work(
+                {name: values[rows] for name, values in numbers.items()},
+                server=servers[int(server[rows[0]])],
+                model=models[int(model[rows[0]])],
+                rows=rows,
+                tenants=tenants,
+                tenant=tenant[rows],
+                arrived=(arrived_ns[rows] - origin) / 1e9,
+                censored=censored[rows],
+            )
+        )
+    return sorted(found, key=len, reverse=True)
+
+
+def _work(numbers: dict[str, Floats], **known: Any) -> Work:
+    output = _filled(numbers["output_tokens"], 1.0)
+    context = _filled(numbers["input_tokens"], 0.0)
+    cached = np.clip(np.nan_to_num(numbers["cached_tokens"]), 0.0, np.maximum(context - 1.0, 0.0))
+    computed = np.maximum(context - cached, 0.0)
+    limit = np.fmax(numbers["max_tokens"], output)
+    frontend, queue, prefill, decode, measured, stages = _stages(numbers, computed, output)
+    return Work(
+        frontend=frontend,
+        queue=queue,
+        prefill=prefill,
+        decode=decode,
+        computed=computed,
+        cached=cached,
+        output=output,
+        limit=limit,
+        measured=measured,
+        stages=stages,
+        **known,
+    )
+
+
+def _stages(
+    numbers: dict[str, Floats], computed: Floats, output: Floats
+) -> tuple[Floats, Floats, Floats, Floats, Flags, Stages]:
+    """Stage times; what was not measured is inferred from the fastest comparable requests.
+
+    Only the time to the first token known: the prefill takes the 5th-percentile seconds per
+    computed token, the rest before the first token is waiting. Only the total known: the decode
+    takes the 15th-percentile seconds per output token, and the rest is split in the same way.
+    """
+    total = np.maximum(numbers["total_seconds"], 0.0)
+    queue, prefill = numbers["queue_seconds"], numbers["prefill_seconds"]
+    ttft = np.minimum(numbers["ttft_seconds"], total)
+    summed = np.nan_to_num(numbers["frontend_seconds"]) + queue + prefill
+    ttft = np.where(np.isnan(ttft), summed, ttft)
+    ttft = np.minimum(ttft, total)
+    known = np.isfinite(ttft)
+    # A request that ended before its first token has no decode time, whatever its tokens say.
+    guess = np.minimum(_typical(total, output, FEW_TOKENS, _TOTAL_QUANTILE) * output, total)
+    ttft = np.where(known, ttft, total - guess)
+    decode = np.where(
+        np.isfinite(numbers["decode_seconds"]), numbers["decode_seconds"], total - ttft
+    )
+    decode = np.clip(decode, 0.0, None)
+    measured = np.isfinite(queue) & np.isfinite(prefill)
+    alone = np.minimum(_typical(ttft, computed, 1.0, _TTFT_QUANTILE) * computed, ttft)
+    prefill = np.where(measured, np.maximum(prefill, 0.0), alone)
+    queue = np.where(measured, np.maximum(queue, 0.0), ttft - alone)
+    frontend = np.where(measured, np.maximum(ttft - queue - prefill, 0.0), 0.0)
+    share = 1.0 - _FEW_UNKNOWN
+    if measured.mean() >= share:
+        stages = Stages.MEASURED
+    elif known.mean() >= share:
+        stages = Stages.FIRST_TOKEN
+    else:
+        stages = Stages.TOTAL
+    return frontend, queue, prefill, decode, measured, stages
+
+
+def _typical(seconds: Floats, size: Floats, least: float, level: float) -> float:
+    """Low quantile of the seconds per unit of size; 0 where nothing is known."""
+    fit = np.isfinite(seconds) & (size >= least)
+    if not fit.any():
+        fit = np.isfinite(seconds) & (size > 0)
+    if not fit.any():
+        return 0.0
+    return float(np.quantile(seconds[fit] / size[fit], level))
+
+
+def _filled(values: Floats, default: float) -> Floats:
+    """Unknown token counts become the median of the known ones."""
+    unknown = np.isnan(values)
+    if not unknown.any():
+        return values
+    middle = default if unknown.all() else float(np.median(values[~unknown]))
+    return np.where(unknown, middle, values)
+
+
+def _totals(frame: pd.DataFrame) -> Floats:
+    """Total seconds, from the times of arrival and end where they are not told."""
+    total = _floats(frame, "total_seconds")
+    unknown = np.isnan(total)
+    if unknown.any() and "ended_ns" in frame:
+        arrived = frame["arrived_ns"].to_numpy(dtype=np.float64)
+        total = np.where(unknown, (_floats(frame, "ended_ns") - arrived) / 1e9, total)
+    return total
+
+
+def _groups(engine: Ints, arrived_ns: Ints, kept: Ints) -> Iterator[Ints]:
+    order = kept[np.lexsort((arrived_ns[kept], engine[kept]))]
+    cuts = np.flatnonzero(np.diff(engine[order])) + 1
+    yield from np.split(order, cuts)
+
+
+def _floats(frame: pd.DataFrame, name: str) -> Floats:
+    if name not in frame:
+        return np.full(len(frame), np.nan)
+    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _texts(frame: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
+    if name not in frame:
+        return np.full(len(frame), None, dtype=object)
+    return frame[name].to_numpy(dtype=object)
+
+
+def _codes(frame: pd.DataFrame, name: str, missing: str) -> tuple[Ints, tuple[str, ...]]:
+    if name not in frame:
+        return np.zeros(len(frame), dtype=np.int64), (missing,)
+    codes, values = pd.factorize(frame[name].fillna(missing), sort=True)
+    return codes.astype(np.int64), tuple(str(value) for value in values)
