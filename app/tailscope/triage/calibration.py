@@ -42,11 +42,14 @@ from tailscope.triage.work import Floats, Work
 HEALTHY = Speed()
 """An engine that was as fast as usual all the time."""
 
-_ROUNDS = 8
-"""Rounds of count and fit; the costs change by less than 1 % after about six."""
+_ROUNDS = 4
+"""Rounds of count and fit that tell which limits are worth more."""
 
-_ENOUGH = 400
-"""Requests that are enough to fit the costs."""
+_MORE_ROUNDS = 6
+"""Rounds for these: the costs then change by less than 1 %."""
+
+_BEFORE, _ENOUGH = 100, 400
+"""Requests that are enough to fit the costs, and as many before them as fill the engine."""
 
 _WORTH = 2
 """Limits of tokens that are worth a free play."""
@@ -134,11 +137,15 @@ def _by_tokens(trial: _Trial, scheduler: Scheduler, known: Limits | None) -> Eng
     fits = []
     for size in sizes:
         limits = replace(start, tokens=size, scheduler=scheduler)
-        cost, error = _step_cost(part, _first_guess(trial.cost), limits, trial.cost.step)
-        fits.append((error, cost, limits))
-    fits.sort(key=lambda one: one[0])
-    plays = [trial.play(cost, limits) for _, cost, limits in fits[:_WORTH]]
-    return min(plays, key=lambda one: one.loss)
+        fits.append((limits, *_step_cost(part, _first_guess(trial.cost), limits, _ROUNDS)))
+    fits.sort(key=lambda one: one[2])
+    return min(
+        (
+            trial.play(_step_cost(part, cost, limits, _MORE_ROUNDS)[0], limits)
+            for limits, cost, _ in fits[:_WORTH]
+        ),
+        key=lambda one: one.loss,
+    )
 
 
 def _sizes(work: Work) -> list[int]:
@@ -148,13 +155,13 @@ def _sizes(work: Work) -> list[int]:
 
 
 def _busiest(work: Work) -> Work:
-    """Consecutive requests that are enough for a fit, around those that waited longest."""
-    if len(work) <= _ENOUGH:
+    """Consecutive requests that are enough for a fit: those that waited longest, and before."""
+    if len(work) <= _BEFORE + _ENOUGH:
         return work
     waited = np.cumsum(np.concatenate([[0.0], work.wait]))
     sums = waited[_ENOUGH:] - waited[:-_ENOUGH]
-    begin = max(int(np.argmax(sums)) - _ENOUGH // 3, 0)
-    return work.take(np.arange(begin, min(begin + _ENOUGH, len(work))))
+    begin = int(np.argmax(sums))
+    return work.take(np.arange(max(begin - _BEFORE, 0), begin + _ENOUGH))
 
 
 def delayed(sent: Load, seconds: float) -> Load:
@@ -188,7 +195,7 @@ def most(work: Work) -> int:
     return max(int(np.flatnonzero(held >= 0.01 * held[0])[-1]), 1)
 
 
-def _most_tokens(work: Work) -> float:
+def most_tokens(work: Work) -> float:
     """Most tokens in the cache: prompts as reserved at the start, half of the output."""
     size = work.context + 0.5 * work.output
     times = np.concatenate([work.done, work.start])
@@ -196,7 +203,7 @@ def _most_tokens(work: Work) -> float:
     return float(np.cumsum(change).max())
 
 
-def _step_cost(part: Work, guess: StepCost, limits: Limits, step: float) -> tuple[StepCost, float]:
+def _step_cost(part: Work, guess: StepCost, limits: Limits, rounds: int) -> tuple[StepCost, float]:
     """Fit the step cost with every request started when it really did.
 
     Returns:
@@ -206,11 +213,11 @@ def _step_cost(part: Work, guess: StepCost, limits: Limits, step: float) -> tupl
     sent = replace(load(part), arrived=part.start.tolist())
     forced = Limits(tokens=limits.tokens, scheduler=limits.scheduler)
     now, best, least = guess, guess, math.inf
-    for number in range(_ROUNDS):
+    for number in range(rounds):
         counted = simulate(sent, now, forced, count=True).counters
         assert counted is not None  # noqa: S101 - it was asked for
-        found, error = _solve(part, counted, step)
-        now = _between(now, found) if number else found
+        found, error = _solve(part, counted, guess.floor)
+        now = _between(now, found)
         if error < least and number:
             best, least = now, error
     return best, least
@@ -250,7 +257,7 @@ def _by_room(trial: _Trial, best: Engine) -> Engine:
     """Try other limits of the batch and of the cache, with the same costs."""
     if not trial.waited():
         return best
-    level, tokens = best.limits.sequences, _most_tokens(trial.work)
+    level, tokens = best.limits.sequences, most_tokens(trial.work)
     choices = [replace(best.limits, sequences=size) for size in (level - 1, UNLIMITED)]
     choices += [
         replace(best.limits, sequences=UNLIMITED, cache=round(tokens * part)) for part in _CACHE

@@ -25,11 +25,14 @@ from scipy.optimize import nnls
 from tailscope.triage.exposure import Curve, curve
 from tailscope.triage.work import Floats, Ints, Work
 
-SAMPLE = 20_000
+SAMPLE = 6_000
 """Rows that are enough for a fit."""
 
 FEWEST = 8
 """Rows below which nothing can be fitted: the baseline is then the fastest request per token."""
+
+_INSTANT = 1e-3
+"""Seconds below which a time is mostly the error of its clock."""
 
 _ROUNDS = 8
 _HUBER = 1.5
@@ -88,14 +91,19 @@ def activity(work: Work) -> tuple[Curve, Curve]:
     )
 
 
-def fit(work: Work) -> Cost:
-    """Fit the cost of one engine instance; see the module for the formulas."""
+def fit(work: Work, prompts: Curve, decodes: Curve) -> Cost:
+    """Fit the cost of one engine instance; see the module for the formulas.
+
+    Args:
+        work: Its requests.
+        prompts: Their prefill work, as ``activity`` gives it.
+        decodes: Their decode work.
+    """
     rows = _sample(work)
     part = work.take(rows)
     frontend = float(np.quantile(part.frontend, 0.05))
     if len(part) < FEWEST:
         return _fastest(part, frontend)
-    prompts, decodes = activity(work)
     step, token, pair, decode, read, explained = _decode(part, prompts, decodes)
     own = _prefill(part, prompts, decodes)
     return Cost(
@@ -123,6 +131,21 @@ def alone(work: Work, cost: Cost) -> Alone:
     )
 
 
+def expected_decode(work: Work, cost: Cost, prompts: Curve, decodes: Curve) -> Floats:
+    """Seconds that each decode should have taken with the company that it had, shape (n,)."""
+    first, done, steps = work.first, work.done, work.steps
+    company = decodes.between(first, done)
+    prompt = prompts.between(first, done)
+    found: Floats = (
+        cost.step * steps
+        + cost.token * prompt[:, 0]
+        + cost.pair * prompt[:, 1]
+        + cost.decode * np.maximum(company[:, 0] - steps, 0.0)
+        + cost.read * company[:, 1]
+    )
+    return found
+
+
 def robust(matrix: Floats, seconds: Floats, weight: Floats) -> Floats:
     """Non-negative least squares that outliers cannot bend (Huber weights, iterated).
 
@@ -141,7 +164,10 @@ def robust(matrix: Floats, seconds: Floats, weight: Floats) -> Floats:
         scaled = matrix * scale[:, None]
         norm = np.sqrt((scaled**2).sum(axis=0))
         norm[norm == 0.0] = 1.0
-        found = nnls(scaled / norm, seconds * scale)[0] / norm
+        # The solver's work grows with the rows; their triangle has the same solution.
+        both = np.column_stack([scaled / norm, seconds * scale])
+        triangle = np.asarray(np.linalg.qr(both, mode="r"))
+        found = nnls(triangle[:, :-1], triangle[:, -1])[0] / norm
         error = np.abs(seconds - matrix @ found) * weight
         bound = _HUBER * _MAD * float(np.median(error))
         trust = np.minimum(1.0, bound / np.maximum(error, 1e-12)) if bound > 0 else trust
@@ -163,7 +189,7 @@ def _decode(
     reads = decodes.between(first, done)[:, 1]
     matrix = np.column_stack([steps[use], prompt, other, reads])
     seconds = part.decode[use]
-    found = robust(matrix, seconds, 1.0 / seconds)
+    found = robust(matrix, seconds, 1.0 / np.maximum(seconds, _INSTANT))
     pace, guess = seconds / steps[use], matrix @ found / steps[use]
     spread = float(((pace - pace.mean()) ** 2).sum())
     explained = 1.0 - float(((pace - guess) ** 2).sum()) / spread if spread > 0 else 1.0
@@ -186,7 +212,7 @@ def _prefill(part: Work, prompts: Curve, decodes: Curve) -> tuple[float, float, 
     matrix = np.column_stack(
         [ones, part.computed[use], part.attention[use], others, other_pairs, steps]
     )
-    found = robust(matrix, part.prefill[use], 1.0 / np.maximum(part.prefill[use], 1e-3))
+    found = robust(matrix, part.prefill[use], 1.0 / np.maximum(part.prefill[use], _INSTANT))
     return float(found[0]), float(found[1]), float(found[2])
 
 

@@ -63,7 +63,7 @@ def curve(begin: Floats, end: Floats, work: Floats) -> Curve:
     length = np.maximum(end - begin, SHORTEST)
     rate = work / length[:, None]
     times = np.concatenate([begin, begin + length])
-    order = np.argsort(times, kind="stable")
+    order = np.argsort(times)
     knots = times[order]
     level = np.empty((len(knots), work.shape[1]))
     slope = np.empty_like(level)

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy.sparse
+from scipy.optimize import linprog
 
 from tailscope.records.record import UNKNOWN_TENANT
 
@@ -36,11 +38,11 @@ UNKNOWN_SERVER = ""
 UNKNOWN_MODEL = ""
 """Name of the model of requests that do not say theirs."""
 
-FEW_TOKENS = 32
-"""Rows with at least this many output tokens say what a decode step takes."""
-
 _TTFT_QUANTILE = 0.05
 _TOTAL_QUANTILE = 0.15
+_PRICED = 1000
+"""Rows that are enough to find the prices of tokens."""
+
 _FEW_UNKNOWN = 0.05
 """Up to this share of rows without stage times does not lower what is said of the rest."""
 
@@ -257,8 +259,8 @@ def _stages(
     """Stage times; what was not measured is inferred from the fastest comparable requests.
 
     Only the time to the first token known: the prefill takes the 5th-percentile seconds per
-    computed token, the rest before the first token is waiting. Only the total known: the decode
-    takes the 15th-percentile seconds per output token, and the rest is split in the same way.
+    computed token, the rest before the first token is waiting. Only the total known: prices of a
+    computed and of a generated token are fitted to the 15th percentile of the total, given both.
     """
     total = np.maximum(numbers["total_seconds"], 0.0)
     queue, prefill = numbers["queue_seconds"], numbers["prefill_seconds"]
@@ -268,14 +270,15 @@ def _stages(
     ttft = np.minimum(ttft, total)
     known = np.isfinite(ttft)
     # A request that ended before its first token has no decode time, whatever its tokens say.
-    guess = np.minimum(_typical(total, output, FEW_TOKENS, _TOTAL_QUANTILE) * output, total)
-    ttft = np.where(known, ttft, total - guess)
+    token, step = (0.0, 0.0) if known.all() else _prices(total, computed, output)
+    ttft = np.where(known, ttft, total - np.minimum(step * output, total))
     decode = np.where(
         np.isfinite(numbers["decode_seconds"]), numbers["decode_seconds"], total - ttft
     )
     decode = np.clip(decode, 0.0, None)
     measured = np.isfinite(queue) & np.isfinite(prefill)
-    alone = np.minimum(_typical(ttft, computed, 1.0, _TTFT_QUANTILE) * computed, ttft)
+    price = np.where(known, _typical(ttft[known], computed[known]), token)
+    alone = np.minimum(price * computed, ttft)
     prefill = np.where(measured, np.maximum(prefill, 0.0), alone)
     queue = np.where(measured, np.maximum(queue, 0.0), ttft - alone)
     frontend = np.where(measured, np.maximum(ttft - queue - prefill, 0.0), 0.0)
@@ -289,14 +292,33 @@ def _stages(
     return frontend, queue, prefill, decode, measured, stages
 
 
-def _typical(seconds: Floats, size: Floats, least: float, level: float) -> float:
+def _typical(seconds: Floats, size: Floats) -> float:
     """Low quantile of the seconds per unit of size; 0 where nothing is known."""
-    fit = np.isfinite(seconds) & (size >= least)
-    if not fit.any():
-        fit = np.isfinite(seconds) & (size > 0)
-    if not fit.any():
-        return 0.0
-    return float(np.quantile(seconds[fit] / size[fit], level))
+    fit = size > 0
+    return float(np.quantile(seconds[fit] / size[fit], _TTFT_QUANTILE)) if fit.any() else 0.0
+
+
+def _prices(total: Floats, computed: Floats, output: Floats) -> tuple[float, float]:
+    """Seconds per computed and per generated token of the requests that were hardly disturbed.
+
+    Quantile regression without an intercept, as a linear program:
+
+        minimise  q sum u + (1 - q) sum v    with  phi p + alpha m + u - v = total,  all >= 0
+    """
+    rows = np.flatnonzero(np.isfinite(total) & (total > 0))
+    if not len(rows):
+        return 0.0, 0.0
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _PRICED)).astype(np.int64)]
+    count = len(rows)
+    size = np.column_stack([computed[rows], output[rows]])
+    scale = np.maximum(size.max(axis=0), 1.0)
+    one = scipy.sparse.identity(count, format="csc")
+    matrix = scipy.sparse.hstack([scipy.sparse.csc_matrix(size / scale), one, -one])
+    low, high = np.full(count, _TOTAL_QUANTILE), np.full(count, 1.0 - _TOTAL_QUANTILE)
+    found = linprog(np.concatenate([[0.0, 0.0], low, high]), A_eq=matrix, b_eq=total[rows])
+    if not found.success:
+        return 0.0, 0.0
+    return float(found.x[0] / scale[0]), float(found.x[1] / scale[1])
 
 
 def _filled(values: Floats, default: float) -> Floats:

@@ -1,0 +1,222 @@
+"""Did a tenant change its load, or is it merely large?
+
+Near saturation the removal of any large tenant would end the queue, so removal alone accuses the
+innocent. What tells them apart is a change against their own past. Work is counted where it
+arrives and by its size alone, in engine seconds: a saturated engine executes everybody's work at a
+steady rate, whoever floods it.
+
+The stretch of time in which a tenant's load stands out most is found by a scan over all intervals,
+
+    llr = n (y ln(y / f) + (1 - y) ln((1 - y) / (1 - f)))     if y > f, else 0
+
+with y the share of the work in the interval, f the interval's share of the time, and n the number
+of requests of equal size that would vary as much, (sum u)^2 / sum u^2 (Kulldorff's statistic). It
+weighs short and long intervals alike; the same scan over the tenant's own requests in random order
+(work and gaps between arrivals shuffled) says how far an unchanged tenant of that burstiness gets
+by chance. So the best of many intervals is compared with the best of many: the choice is paid for.
+
+    lift = rate of the tenant's work within its stretch / rate outside of it
+
+A surge of everybody lifts everybody: ``others`` is the lift of the other tenants in the same
+stretch (their median, weighted by what they did before, so that a second culprit does not hide the
+first), and only what goes beyond it is the tenant's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailscope.triage.cost import Cost
+from tailscope.triage.work import Flags, Floats, Ints, Work
+
+BINS = 120
+"""Bins of the scan over the whole time."""
+
+SHUFFLES = 199
+"""Shuffled scans: a p-value of 0.005 is the smallest that they can give."""
+
+CACHE_DROP = -0.25
+"""Change of the cached share from which the prefix cache was lost."""
+
+_SHORTEST, _LONGEST = 2, 72
+"""Bins of the stretches that are tried; a longer one leaves too little past to compare with."""
+
+_FEWEST = 4
+"""Requests below which a tenant has no past and no burst."""
+
+_MOST = 20_000
+"""Requests of a tenant whose gaps are shuffled; of more, evenly spaced ones."""
+
+_NEW = 20.0
+"""Lift of a tenant that was not there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The stretch in which a tenant's load stands out most.
+
+    Attributes:
+        begin: Seconds.
+        end: Seconds.
+        lift: Its rate of work within, over that outside.
+        others: Weighted median of the other tenants' lifts in that stretch.
+        p: Share of shuffled scans that stand out as much.
+        requests: Its requests a second within, over those outside.
+        input: Mean prompt tokens of a request within, over those outside.
+        output: Mean generated tokens within, over those outside.
+        cached: Share of the prompt tokens that came from the cache, within less outside.
+        uncached: Share that did not come from it, within over outside.
+    """
+
+    begin: float
+    end: float
+    lift: float
+    others: float
+    p: float
+    requests: float
+    input: float
+    output: float
+    cached: float
+    uncached: float
+
+    @property
+    def lost_cache(self) -> bool:
+        """Whether lost cache hits made more work than anything else that the tenant changed."""
+        others = max(self.requests, self.input, self.output, 1.0)
+        return self.cached <= CACHE_DROP and self.uncached >= others
+
+    @property
+    def own(self) -> float:
+        """Lift beyond that of everybody else."""
+        return self.lift / max(self.others, 1.0)
+
+
+def sizes(work: Work, cost: Cost) -> Floats:
+    """Engine seconds that each request asks for, by its size alone; shape (n,).
+
+    A decode step has a price that all who share it pay together: it is divided by the mean batch.
+    """
+    busy = float(np.ptp(np.concatenate([work.start, work.done]))) if len(work) else 1.0
+    batch = max(float((work.prefill + work.decode).sum()) / max(busy, 1e-9), 1.0)
+    return (
+        cost.own_token * work.computed
+        + cost.own_pair * work.attention
+        + (cost.decode + cost.step / batch) * work.steps
+        + cost.read * work.reads
+        + cost.prompt / batch
+    )
+
+
+def change(work: Work, size: Floats, tenant: int, seed: int = 0) -> Change | None:
+    """Find the stretch in which a tenant's load stands out most.
+
+    Args:
+        work: Requests of one engine.
+        size: Engine seconds that each asks for, shape (n,).
+        tenant: Position of the tenant in the tenants of the work.
+        seed: Of the shuffles.
+
+    Returns:
+        None if there is too little to compare.
+    """
+    mine = work.tenant == tenant
+    begin, end = float(work.arrived.min()), float(work.arrived.max())
+    if mine.sum() < _FEWEST or end <= begin:
+        return None
+    when, load = _thinned(work.arrived[mine] - begin, size[mine])
+    width = (end - begin) / BINS
+    gain, low, high = _scan(_binned(when, load, width))
+    random = np.random.default_rng(seed)
+    gaps = np.diff(np.concatenate([[0.0], when, [end - begin]]))
+    more = 0
+    for _ in range(SHUFFLES):
+        mixed = np.cumsum(random.permutation(gaps))[:-1]
+        more += _scan(_binned(mixed, random.permutation(load), width))[0] >= gain - 1e-12
+    inside = (work.arrived >= begin + low * width) & (work.arrived < begin + high * width)
+    part = (high - low) / BINS
+    now, past = _cached(work, mine & inside), _cached(work, mine & ~inside)
+    return Change(
+        begin=begin + low * width,
+        end=begin + high * width,
+        lift=_ratio(size, mine, inside, part),
+        others=_others(work, size, tenant, inside, part),
+        p=(1 + more) / (1 + SHUFFLES),
+        requests=_ratio(np.ones(len(work)), mine, inside, part),
+        input=_mean_ratio(work.context, mine, inside),
+        output=_mean_ratio(work.output, mine, inside),
+        cached=now - past,
+        uncached=(1.0 - now) / max(1.0 - past, 0.01),
+    )
+
+
+def _thinned(when: Floats, load: Floats) -> tuple[Floats, Floats]:
+    if len(when) <= _MOST:
+        return when, load
+    kept = np.linspace(0, len(when) - 1, _MOST).astype(np.int64)
+    return when[kept], load[kept]
+
+
+def _binned(when: Floats, load: Floats, width: float) -> Floats:
+    at = np.minimum((when / width).astype(np.int64), BINS - 1)
+    found: Floats = np.bincount(at, weights=load, minlength=BINS).astype(np.float64)
+    return found
+
+
+def _scan(bins: Floats) -> tuple[float, int, int]:
+    """Highest likelihood ratio over all intervals of bins, and the interval [low, high).
+
+    The number of requests of equal size is the same for every order of them, and left out.
+    """
+    total = np.concatenate([[0.0], np.cumsum(bins)])
+    low, high, part = _INTERVALS
+    share = np.clip((total[high] - total[low]) / max(float(total[-1]), 1e-300), 1e-12, 1 - 1e-12)
+    gain = share * np.log(share / part) + (1.0 - share) * np.log((1.0 - share) / (1.0 - part))
+    gain[share <= part] = 0.0
+    best = int(np.argmax(gain))
+    return float(gain[best]), int(low[best]), int(high[best])
+
+
+def _intervals() -> tuple[Ints, Ints, Floats]:
+    low, length = np.meshgrid(np.arange(BINS), np.arange(_SHORTEST, _LONGEST + 1), indexing="ij")
+    fits = low + length <= BINS
+    return low[fits], (low + length)[fits], length[fits] / BINS
+
+
+_INTERVALS = _intervals()
+
+
+def _ratio(weight: Floats, who: Flags, inside: Flags, part: float) -> float:
+    now = float(weight[who & inside].sum()) / part
+    past = float(weight[who & ~inside].sum()) / (1.0 - part)
+    if past <= 0.0:
+        return _NEW if now > 0.0 else 1.0
+    return min(now / past, _NEW)
+
+
+def _others(work: Work, size: Floats, tenant: int, inside: Flags, part: float) -> float:
+    number = len(work.tenants)
+    now = np.bincount(work.tenant[inside], weights=size[inside], minlength=number) / part
+    past = np.bincount(work.tenant[~inside], weights=size[~inside], minlength=number) / (1.0 - part)
+    other = (now + past > 0) & (np.arange(number) != tenant)
+    if not other.any():
+        return 1.0
+    lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), _NEW)
+    order = np.argsort(lift)
+    weight = np.cumsum(past[other][order])
+    if weight[-1] <= 0.0:
+        return float(np.median(lift))
+    return float(lift[order][np.searchsorted(weight, 0.5 * weight[-1])])
+
+
+def _mean_ratio(values: Floats, who: Flags, inside: Flags) -> float:
+    now, past = values[who & inside], values[who & ~inside]
+    if not len(now) or not len(past) or past.mean() <= 0.0:
+        return 1.0
+    return float(now.mean() / past.mean())
+
+
+def _cached(work: Work, who: Flags) -> float:
+    total = float(work.context[who].sum())
+    return float(work.cached[who].sum()) / total if total > 0 else 0.0

@@ -1,0 +1,435 @@
+"""Who, or what, made the slow requests slow; stated only as far as the numbers carry it.
+
+A tenant is accused if all of this holds:
+
+    removal share >= 0.35    without it, that part of the others' excess would not have been
+    ledger share  >= 0.20    its work did hold the engine while they waited or ran
+    a change                 its load rose by half or more, in a stretch that an unchanged tenant
+                             of its burstiness would show once in a hundred times at most
+    of its own               beyond what the load of the others did in that stretch
+    at the right time        at least half of the others' slow seconds fall into it
+    victims                  at least 8 requests of others that were noticeably slowed
+    a healthy engine         the engine itself explains less than 0.35 of the excess
+
+The first two alone would accuse the largest tenant of every full engine; the change alone would
+accuse whoever had a lively minute. What is large and steady is a question of capacity.
+
+Grades: ``A`` a replay that reproduces the records within 5 % says so, and the ledger agrees on the
+first suspect. ``B`` a replay within its gate says so, or, where none was made, the ledger and the
+order of admission agree and both fit well. ``C`` stage times are inferred, the replay is too far
+from the records, a fit is poor, or many requests do not say whose they are. ``D`` too little to
+fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tailscope.records.record import UNKNOWN_TENANT
+from tailscope.triage.ledger import MECHANISMS, OTHERS
+from tailscope.triage.lift import Change
+from tailscope.triage.simulator import Limits
+from tailscope.triage.study import (
+    Costing,
+    Study,
+    changed,
+    costing,
+    healthy,
+    overlap,
+    removed,
+    study,
+)
+from tailscope.triage.work import Floats, Ints, Stages, works
+
+STAGES = ("frontend", "queue", "prefill", "decode")
+
+REMOVAL = 0.35
+LEDGER = 0.20
+LIFT = 1.5
+CHANCE = 0.01
+SURGE = 2.0
+"""From this lift of the others on, the surge is everybody's."""
+
+OWN_IN_SURGE = 3.0
+OVERLAP = 0.5
+VICTIMS = 8
+NOTICEABLE = 0.3
+"""Seconds of excess that a client notices."""
+
+ENGINE = 0.35
+_SUSPECTS = 12
+"""Tenants that are looked at closely, by their ledger."""
+
+_WORTH_A_LOOK = 0.02
+
+_THREADS = 2
+_REPLAYED = 2
+"""Engines that are calibrated: those with the most slow seconds."""
+
+_ENOUGH = 50
+_GOOD_FIT = 0.9
+_GOOD_ADMISSION = 0.6
+_NEAR = 0.05
+_MUCH_UNTOLD = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """One tenant, or the engine, as a possible cause; shares are of the others' slow excess.
+
+    Attributes:
+        name: Tenant, or name of the engine instance.
+        kind: ``tenant`` or ``engine``.
+        ledger_seconds: Seconds of excess that its work held the engine.
+        ledger_share: The same as a share.
+        removal_seconds: Seconds that its absence would have saved.
+        removal_share: The same as a share.
+        replayed: Whether a replay says so, rather than the order of admission.
+        victims: Slow requests of others.
+        change: The stretch in which its load stands out; None if there is too little to compare.
+        overlap: Share of the others' slow seconds in that stretch.
+        accused: Whether all conditions of an accusation hold.
+        spared: The first condition that does not hold, in words; empty if accused.
+        grade: How well the numbers carry it, ``A`` to ``D``.
+    """
+
+    name: str
+    kind: str
+    ledger_seconds: float
+    ledger_share: float
+    removal_seconds: float
+    removal_share: float
+    replayed: bool
+    victims: int
+    change: Change | None
+    overlap: float
+    accused: bool
+    spared: str
+    grade: str
+
+    @property
+    def lift(self) -> float | None:
+        """Rate of its work in its stretch over its own usual rate."""
+        return None if self.change is None else self.change.lift
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The verdict for a window.
+
+    Attributes:
+        studies: One for each engine with slow requests, the one with the most slow seconds first.
+        suspects: Accused ones first, then by removal.
+        requests: Requests that were looked at.
+        slow: Slow requests.
+        excess_seconds: Their excess.
+        stages: Their excess by stage: frontend, queue, prefill, decode.
+        mechanisms: Their excess by how work of others costs time.
+        engine_seconds: Seconds lost because an engine was slow.
+        unexplained_seconds: Seconds that nothing accounts for.
+        grade: Of the verdict on the engine with the most slow seconds.
+    """
+
+    studies: tuple[Study, ...]
+    suspects: tuple[Suspect, ...]
+    requests: int
+    slow: int
+    excess_seconds: float
+    stages: dict[str, float]
+    mechanisms: dict[str, float]
+    engine_seconds: float
+    unexplained_seconds: float
+    grade: str
+
+    @property
+    def accused(self) -> tuple[Suspect, ...]:
+        """The suspects that are accused."""
+        return tuple(one for one in self.suspects if one.accused)
+
+
+def attribute(
+    frame: pd.DataFrame,
+    *,
+    quantile: float = 0.95,
+    seconds: float | None = None,
+    limits: Mapping[str, Limits] | None = None,
+    replay: bool = True,
+) -> Attribution:
+    """Find who made the slow requests of a window slow.
+
+    Args:
+        frame: Requests with the record's columns.
+        quantile: Requests from this quantile of the excess on are slow.
+        seconds: Requests with at least this excess are slow, instead.
+        limits: Known limits by server.
+        replay: Whether to calibrate engines for replays.
+    """
+
+    def look(place: int, part: tuple[Costing, Ints, dict[int, Ints]]) -> Study:
+        found, slow, slowest = part
+        known = (limits or {}).get(found.work.server)
+        return study(found, slow, slowest, known, replay=replay and place < _REPLAYED)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        costings = list(pool.map(costing, works(frame)))
+        parts = _slow(costings, quantile, seconds)
+        parts.sort(key=lambda part: -float(part[0].excess[part[1]].sum()))
+        studies = list(pool.map(look, range(len(parts)), parts))
+    return _attribution(costings, studies)
+
+
+def _slow(
+    costings: list[Costing], quantile: float, seconds: float | None
+) -> list[tuple[Costing, Ints, dict[int, Ints]]]:
+    """Slow requests of each engine that has any; one threshold for all engines.
+
+    A tenant whose own requests fill the slow ones leaves no victims among them. For such a tenant
+    the slowest requests of the others are taken, by the same quantile.
+    """
+    if not costings:
+        return []
+    excess = np.concatenate([found.excess for found in costings])
+    tenant = np.concatenate([found.work.tenant for found in costings])
+    least = _threshold(excess, quantile) if seconds is None else seconds
+    slow = tenant[excess >= least]
+    crowding = {
+        int(one): _threshold(excess[tenant != one], quantile)
+        for one in np.unique(slow)
+        if (slow != one).sum() < VICTIMS and (tenant != one).any()
+    }
+    found_rows = []
+    for found in costings:
+        rows = np.flatnonzero(found.excess >= least)
+        others = {
+            one: np.flatnonzero((found.excess >= other) & (found.work.tenant != one))
+            for one, other in crowding.items()
+        }
+        if len(rows) or any(len(other) for other in others.values()):
+            found_rows.append((found, rows, others))
+    return found_rows
+
+
+def _threshold(excess: Floats, quantile: float) -> float:
+    count = max(round((1.0 - quantile) * len(excess)), 1)
+    return max(float(np.partition(excess, -count)[-count]), 1e-6)
+
+
+def _attribution(costings: list[Costing], studies: list[Study]) -> Attribution:
+    books = [(one.book, one.booked(one.slow)) for one in studies]
+    excess = sum(float(book.excess[rows].sum()) for book, rows in books)
+    stages = sum((book.stages[rows].sum(axis=0) for book, rows in books), np.zeros(len(STAGES)))
+    owed = sum(
+        (book.owed[rows].sum(axis=(0, 1)) for book, rows in books), np.zeros(len(MECHANISMS))
+    )
+    engine = sum(float(book.engine[rows].sum()) for book, rows in books)
+    ill = [_engine(one) for one in studies if one.residual.found]
+    sick = any(one.accused for one in ill)
+    tenants = _tenants(studies)
+    agreed = _agree(tenants)
+    suspects = [_tenant(studies, held, sick, agreed) for held in tenants]
+    ranked = sorted([*ill, *suspects], key=lambda one: (not one.accused, -_weight(one)))
+    return Attribution(
+        studies=tuple(studies),
+        suspects=tuple(ranked),
+        requests=sum(len(found.work) for found in costings),
+        slow=sum(len(rows) for _, rows in books),
+        excess_seconds=excess,
+        stages=dict(zip(STAGES, stages.tolist(), strict=True)),
+        mechanisms=dict(zip(MECHANISMS, owed.tolist(), strict=True)),
+        engine_seconds=engine,
+        unexplained_seconds=sum(float(book.unexplained[rows].sum()) for book, rows in books),
+        grade=_grade(studies[0], agreed) if studies else "D",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Seconds of one tenant, summed over the engines."""
+
+    name: str
+    ledger: float
+    excess: float
+    removal: float
+    removal_excess: float
+    replayed: bool
+    victims: int
+    main: tuple[Study, int]
+
+    @property
+    def ledger_share(self) -> float:
+        return self.ledger / self.excess if self.excess > 0 else 0.0
+
+    @property
+    def removal_share(self) -> float:
+        return self.removal / self.removal_excess if self.removal_excess > 0 else 0.0
+
+
+def _tenants(studies: list[Study]) -> list[_Held]:
+    """Seconds of the tenants that matter, those with the most in the ledger first."""
+    if not studies:
+        return []
+    names = studies[0].work.tenants
+    ledgers = {tenant: _ledger(studies, tenant) for tenant in _present(studies)}
+    ranked = sorted(ledgers, key=lambda tenant: -ledgers[tenant][0])
+    found = []
+    for place, tenant in enumerate(ranked[:_SUSPECTS]):
+        held, excess, victims, main = ledgers[tenant]
+        if place and held < _WORTH_A_LOOK * excess:
+            break
+        gains = [removed(one, tenant) for one in studies]
+        found.append(
+            _Held(
+                names[tenant],
+                held,
+                excess,
+                sum(gain.seconds for gain in gains),
+                sum(gain.excess for gain in gains),
+                all(gain.replayed for gain in gains),
+                victims,
+                (main, tenant),
+            )
+        )
+    return found
+
+
+def _present(studies: list[Study]) -> list[int]:
+    """Tenants with a column of their own in some ledger."""
+    return sorted(
+        {
+            int(tenant)
+            for one in studies
+            for tenant in np.unique(one.work.tenant)
+            if one.book.tenants[one.book.column[tenant]] != OTHERS
+        }
+    )
+
+
+def _ledger(studies: list[Study], tenant: int) -> tuple[float, float, int, Study]:
+    """Seconds owed to a tenant by others, their excess and number, and where most of it was."""
+    owed, excess, victims = [], 0.0, 0
+    for one in studies:
+        others = one.booked(one.victims(tenant))
+        column = one.book.column[tenant]
+        inside = column < len(one.book.tenants)
+        owed.append(float(one.book.owed[others, column].sum()) if inside else 0.0)
+        excess += float(one.book.excess[others].sum())
+        victims += len(others)
+    return sum(owed), excess, victims, studies[int(np.argmax(owed))]
+
+
+def _tenant(studies: list[Study], held: _Held, sick: bool, agreed: bool) -> Suspect:
+    one, tenant = held.main
+    found = changed(one, tenant)
+    during = overlap(one, tenant, found) if found else 0.0
+    spared = _spared(held, found, during, sick)
+    if not spared and _slowed(one, tenant) < VICTIMS:
+        spared = f"fewer than {VICTIMS} requests of others were noticeably slowed"
+    return Suspect(
+        name=held.name,
+        kind="tenant",
+        ledger_seconds=held.ledger,
+        ledger_share=held.ledger_share,
+        removal_seconds=held.removal,
+        removal_share=held.removal_share,
+        replayed=held.replayed,
+        victims=held.victims,
+        change=found,
+        overlap=during,
+        accused=not spared,
+        spared=spared,
+        grade=_grade(one, agreed),
+    )
+
+
+def _spared(held: _Held, found: Change | None, during: float, sick: bool) -> str:
+    """The first condition of an accusation that does not hold, in words."""
+    if held.name == UNKNOWN_TENANT:
+        return "these requests do not say whose they are"
+    if held.removal_share < REMOVAL:
+        return f"without it only {held.removal_share:.0%} of the excess would go away"
+    if held.ledger_share < LEDGER:
+        return f"its work held the engine for only {held.ledger_share:.0%} of the excess"
+    if found is None:
+        return "it has too few requests to compare its load with its own past"
+    if found.p > CHANCE or found.lift < LIFT:
+        return "its load was as usual: it is large, not new"
+    if found.others >= SURGE and found.lift < OWN_IN_SURGE * found.others:
+        return "the load of most others rose as well"
+    if found.own < LIFT:
+        return "its load rose no more than that of the others"
+    if during < OVERLAP:
+        return "its load rose at another time"
+    if sick:
+        return "the engine itself was slow"
+    return ""
+
+
+def _slowed(one: Study, tenant: int) -> int:
+    """Requests of others that were noticeably slowed."""
+    others = one.work.tenant != tenant
+    return int((one.costing.excess[others] >= NOTICEABLE).sum())
+
+
+def _engine(one: Study) -> Suspect:
+    rows = one.booked(one.slow)
+    excess = float(one.book.excess[rows].sum())
+    lost = float(one.book.engine[rows].sum())
+    gain = healthy(one)
+    share = lost / excess if excess > 0 else 0.0
+    saved = gain.seconds / gain.excess if gain.excess > 0 else 0.0
+    spared = "" if max(share, saved) >= ENGINE else f"it explains only {saved:.0%} of the excess"
+    return Suspect(
+        name=one.work.server or "engine",
+        kind="engine",
+        ledger_seconds=lost,
+        ledger_share=share,
+        removal_seconds=gain.seconds,
+        removal_share=saved,
+        replayed=gain.replayed,
+        victims=len(rows),
+        change=None,
+        overlap=0.0,
+        accused=not spared,
+        spared=spared,
+        grade=_grade(one, agreed=True),
+    )
+
+
+def _agree(tenants: list[_Held]) -> bool:
+    """Whether ledger and removal have the same first suspect, or nearly."""
+    if not tenants:
+        return False
+    best = max(held.removal_share for held in tenants)
+    return tenants[0].removal_share >= best - 0.1
+
+
+def _grade(one: Study, agreed: bool) -> str:
+    cost, near = one.costing.cost, one.fidelity
+    if len(one.work) < _ENOUGH or cost.fit <= 0.0:
+        return "D"
+    if one.work.stages is not Stages.MEASURED or _untold(one) > _MUCH_UNTOLD:
+        return "C"
+    if near is not None:
+        if not near.passed:
+            return "C"  # the engine does something that the replay does not know
+        return "A" if near.loss < _NEAR and agreed else "B"
+    fits = cost.fit >= _GOOD_FIT and one.admission.fidelity >= _GOOD_ADMISSION
+    return "B" if agreed and fits else "C"
+
+
+def _untold(one: Study) -> float:
+    """Share of the requests that do not say whose they are."""
+    names = one.work.tenants
+    if UNKNOWN_TENANT not in names:
+        return 0.0
+    return float((one.work.tenant == names.index(UNKNOWN_TENANT)).mean())
+
+
+def _weight(one: Suspect) -> float:
+    """Rank of a suspect: what its absence gives and what it held, counted alike."""
+    return one.removal_share + one.ledger_share

@@ -1,0 +1,224 @@
+"""Scores the attribution against known truth: ``python -m tests.score --seeds 10``.
+
+Prints, for recorded scenarios and real paired plays (``--shared DIR``) and for generated ones: how
+often the culprit comes first, how far the removal share is from the truth, precision and recall of
+the accusations, and false accusations where nobody is to be accused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tailscope.triage.verdict import attribute
+from tests.degraded import WAYS
+from tests.simulated.scenario import KINDS, Scenario, random_machine, scenario
+
+CULPRIT = 0.25
+"""True removal share from which an accusation is right."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one attribution got right."""
+
+    name: str
+    group: str
+    grade: str
+    culprits: tuple[str, ...]
+    first: str | None
+    accused: tuple[str, ...]
+    engine_slow: bool
+    engine_accused: bool
+    told: dict[str, float]
+    truth: dict[str, float]
+    loss: float
+
+    @property
+    def errors(self) -> list[float]:
+        """Told less true removal share, for every tenant with both."""
+        return [self.told[name] - true for name, true in self.truth.items() if name in self.told]
+
+    @property
+    def matters(self) -> bool:
+        """Whether a culprit did real harm."""
+        return any(self.truth.get(name, 1.0) >= CULPRIT for name in self.culprits)
+
+
+def score(
+    name: str,
+    group: str,
+    frame: pd.DataFrame,
+    culprits: tuple[str, ...],
+    truth: dict[str, float],
+    *,
+    slow: bool = False,
+    quantile: float = 0.95,
+) -> Score:
+    """Attribute, and compare with the truth."""
+    found = attribute(frame, quantile=quantile)
+    tenants = [one for one in found.suspects if one.kind == "tenant"]
+    return Score(
+        name,
+        group,
+        found.grade,
+        culprits,
+        tenants[0].name if tenants else None,
+        tuple(one.name for one in tenants if one.accused),
+        slow,
+        any(one.accused for one in found.suspects if one.kind == "engine"),
+        {one.name: one.removal_share for one in tenants},
+        truth,
+        min((one.fidelity.loss for one in found.studies if one.fidelity), default=float("nan")),
+    )
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Records of a file of JSON lines."""
+    with gzip.open(path, "rt") as file:
+        return pd.DataFrame([json.loads(line) for line in file])
+
+
+def recorded(shared: Path) -> Iterator[Score]:
+    """The scenarios with a truth file."""
+    for path in sorted((shared / "scenarios").glob("*.jsonl.gz")):
+        truth = json.loads(path.with_name(path.name.replace("jsonl.gz", "truth.json")).read_text())
+        yield score(
+            path.name.removesuffix(".jsonl.gz"),
+            "recorded",
+            read(path),
+            tuple(truth["injected"]),
+            {name: one["removal_share"] for name, one in truth["tenants"].items()},
+            slow=truth["engine_slowdown"],
+        )
+
+
+def paired(shared: Path) -> Iterator[Score]:
+    """The whole plays on a real engine."""
+    for path in sorted((shared / "paired").glob("*/full*/records.jsonl.gz")):
+        truth = json.loads((path.parent.parent / "truth.json").read_text())
+        yield score(
+            f"{truth['scenario']}/{path.parent.name}",
+            "paired",
+            read(path),
+            tuple(truth["attackers"]),
+            {
+                name: one["cohort"]["share_by_reference"][path.parent.name]
+                for name, one in truth["removed"].items()
+            },
+            quantile=0.90,
+        )
+
+
+def generated(job: tuple[str, int, str]) -> Score:
+    """One generated scenario, as it is or spoiled."""
+    kind, seed, way = job
+    machine = random_machine(seed)
+    if way == "jitter":
+        machine = replace(machine, jitter=0.2, stall=0.004)
+    if way == "prompts":
+        machine = replace(machine, prompts_first=True)
+    made: Scenario = scenario(kind, seed, span=150.0, machine=machine)
+    frame = WAYS[way](made.frame) if way in WAYS else made.frame
+    return score(
+        f"{kind}-{seed}-{way}",
+        way,
+        frame,
+        made.culprits,
+        made.removal,
+        slow=made.slow_engine,
+    )
+
+
+def table(scores: list[Score]) -> str:
+    """One line for each group of scores."""
+    lines = [
+        f"{'group':<10}{'runs':>5}{'top-1':>8}{'recall':>8}{'precision':>10}{'false/null':>11}"
+        f"{'engine':>8}{'|error|':>8}{'p90':>7}{'A/B err':>9}{'grades':>16}"
+    ]
+    for group in dict.fromkeys(one.group for one in scores):
+        lines.append(_line(group, [one for one in scores if one.group == group]))
+    return "\n".join(lines)
+
+
+def _line(group: str, scores: list[Score]) -> str:
+    attacked = [one for one in scores if one.culprits and one.matters]
+    nulls = [one for one in scores if not one.culprits]
+    top = sum(one.first in one.culprits for one in attacked)
+    harmful = [
+        (one, name) for one in attacked for name in one.culprits if one.truth.get(name, 1.0) >= 0.4
+    ]
+    recalled = sum(name in one.accused for one, name in harmful)
+    accusations = [(one, name) for one in scores for name in one.accused]
+    right = sum(name in one.culprits for one, name in accusations)
+    false = sum(bool(one.accused) for one in nulls)
+    engines = sum(one.engine_slow == one.engine_accused for one in scores)
+    errors = np.abs([error for one in scores for error in one.errors] or [0.0])
+    good = np.abs([e for one in scores if one.grade in "AB" for e in one.errors] or [0.0])
+    grades = "".join(f" {g}{sum(one.grade == g for one in scores)}" for g in "ABCD")
+    return (
+        f"{group:<10}{len(scores):>5}{f'{top}/{len(attacked)}':>8}"
+        f"{f'{recalled}/{len(harmful)}':>8}{f'{right}/{len(accusations)}':>10}"
+        f"{f'{false}/{len(nulls)}':>11}{f'{engines}/{len(scores)}':>8}"
+        f"{errors.mean():>8.3f}{np.quantile(errors, 0.9):>7.3f}{good.max():>9.3f}{grades:>16}"
+    )
+
+
+def mistakes(scores: list[Score]) -> list[str]:
+    """What was wrong, one line for each."""
+    found = []
+    for one in scores:
+        if one.matters and one.culprits and one.first not in one.culprits:
+            found.append(f"{one.name}: first {one.first}, culprits {one.culprits} {one.truth}")
+        for name in one.accused:
+            if name not in one.culprits:
+                found.append(f"{one.name}: accused {name}, true {one.truth.get(name, 0.0):.2f}")
+        for name in one.culprits:
+            if one.truth.get(name, 1.0) >= 0.4 and name not in one.accused:
+                found.append(
+                    f"{one.name}: missed {name}, true {one.truth.get(name, 1.0):.2f}, "
+                    f"told {one.told.get(name, 0.0):.2f}"
+                )
+        if one.engine_slow != one.engine_accused:
+            found.append(f"{one.name}: engine slow {one.engine_slow}, told {one.engine_accused}")
+        worst = max(one.errors, key=abs, default=0.0)
+        if one.grade in "AB" and abs(worst) > 0.15:
+            found.append(f"{one.name}: grade {one.grade}, error {worst:+.2f}, loss {one.loss:.3f}")
+    return found
+
+
+def main() -> None:
+    """Run the scoring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shared", type=Path, help="folder with scenarios/ and paired/")
+    parser.add_argument("--seeds", type=int, default=2, help="generated scenarios of each kind")
+    parser.add_argument("--from-seed", type=int, default=1000)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--ways", default="clean,jitter,prompts,ttft,total,untold,skew")
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    scores: list[Score] = []
+    if given.shared:
+        scores += [*recorded(given.shared), *paired(given.shared)]
+    jobs = [
+        (kind, seed, way)
+        for way in given.ways.split(",")
+        for seed in range(given.from_seed, given.from_seed + given.seeds)
+        for kind in given.kinds.split(",")
+    ]
+    with multiprocessing.Pool(given.jobs) as pool:
+        scores += pool.map(generated, jobs, chunksize=1)
+    print(table(scores))
+    print("\n".join(mistakes(scores)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Fixes and capacity: the play says what the real engine does after the change."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tailscope.triage.capacity import capacity
+from tailscope.triage.cause import Cause, cause
+from tailscope.triage.fixes import Case, fixes, play, trials
+from tailscope.triage.replay import Fidelity
+from tailscope.triage.study import Study
+from tailscope.triage.verdict import Attribution, attribute
+from tests.simulated.engine import Machine, Request
+from tests.simulated.engine import play as step_by_step
+from tests.simulated.scenario import scenario
+
+MACHINE = Machine(sequences=16, budget=1024)
+
+
+@pytest.fixture(scope="module")
+def found() -> Attribution:
+    made = scenario("longprompt", 51, span=90.0, machine=MACHINE, removals=False)
+    return attribute(made.frame)
+
+
+@pytest.fixture(scope="module")
+def case(found: Attribution) -> Case:
+    one = found.studies[0]
+    suspect = found.suspects[0]
+    assert suspect.accused
+    engine = _engine(one)
+    return Case(one.work, engine, one.work.tenants.index(suspect.name), suspect.change)
+
+
+def _engine(one: Study):  # type: ignore[no-untyped-def]
+    assert one.engine is not None
+    assert one.fidelity is not None
+    assert one.fidelity.passed
+    return one.engine
+
+
+def test_separating_the_culprit_helps_most_and_the_price_is_shown(
+    found: Attribution, case: Case
+) -> None:
+    near = found.studies[0].fidelity
+    assert near is not None
+    helpful = fixes(case, near)
+    assert helpful[0].gain > 0.3
+    assert "separate" in [fix.name for fix in helpful]
+    gains = [fix.gain for fix in helpful]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_nothing_is_recommended_without_a_faithful_play(case: Case) -> None:
+    assert fixes(case, Fidelity(loss=0.5, ratio=1.0)) == []
+    assert capacity(case.work, case.engine, Fidelity(loss=0.05, ratio=2.0)) is None
+
+
+@pytest.mark.parametrize("name", ["step_tokens_256", "step_tokens_512", "batch_8", "separate"])
+def test_prediction_has_the_sign_and_size_of_the_real_change(case: Case, name: str) -> None:
+    trial = next(one for one in trials(case) if one.name == name)
+    told = play(case, trial)
+    work = case.work
+    machine = replace(
+        MACHINE,
+        budget=min(trial.limits.tokens, MACHINE.budget) if "tokens" in name else MACHINE.budget,
+        sequences=8 if name == "batch_8" else MACHINE.sequences,
+    )
+    before, after = _real(case, MACHINE, everybody=True), _real(case, machine, name != "separate")
+    victims = ~case.suspected
+    real = np.quantile(after[victims], 0.99) / np.quantile(before[victims], 0.99) - 1
+    assert np.sign(-told.gain) == np.sign(real) or abs(real + told.gain) < 0.05
+    assert abs(-told.gain - real) < 0.15
+    assert len(work) == len(before)
+
+
+def _real(case: Case, machine: Machine, everybody: bool) -> np.ndarray:
+    work = case.work
+    rows = np.arange(len(work)) if everybody else np.flatnonzero(~case.suspected)
+    requests = [
+        Request(
+            int(i),
+            "t",
+            float(work.arrived[i]),
+            int(work.context[i]),
+            int(work.cached[i]),
+            int(work.output[i]),
+        )
+        for i in rows
+    ]
+    played = copy.deepcopy(requests)
+    step_by_step(played, machine, 1)
+    seconds = np.full(len(work), np.nan)
+    seconds[rows] = [r.done - r.arrived for r in played]
+    return seconds
+
+
+def test_more_load_is_never_faster_and_has_a_knee(found: Attribution, case: Case) -> None:
+    near = found.studies[0].fidelity
+    assert near is not None
+    usual = capacity(case.work, case.engine, near, objective=1e6)
+    assert usual is not None
+    tails = [point.p95 for point in usual.points]
+    assert all(after >= 0.95 * before for before, after in pairwise(tails))
+    assert usual.headroom == usual.points[-1].factor
+    one = capacity(case.work, case.engine, near, tenant=0, factors=(1.0, 1.5, 2.0))
+    assert one is not None
+    assert one.points[0].p95 == usual.points[0].p95
+    assert one.points[-1].p95 >= one.points[0].p95
+
+
+def test_the_cause_names_the_tenant_and_what_it_did(found: Attribution) -> None:
+    told = cause(found)
+    assert told is not None
+    assert told.cause is Cause.TENANT
+    assert "prompts" in told.evidence[0]
+    outside = cause(found, outside_seconds=10 * found.excess_seconds)
+    assert outside is not None
+    assert outside.cause is Cause.OUTSIDE
