@@ -6,7 +6,7 @@ import pytest
 
 from tailscope.triage.calibration import calibrate, most
 from tailscope.triage.replay import fidelity
-from tailscope.triage.simulator import Scheduler
+from tailscope.triage.step import Scheduler
 from tailscope.triage.study import costing
 from tailscope.triage.work import works
 from tests.simulated.engine import Machine

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailscope.triage.simulator import Limits, Load, Scheduler, StepCost, simulate
+from tailscope.triage.simulator import Load, simulate
+from tailscope.triage.step import Limits, Scheduler, StepCost
 from tests.simulated.engine import Machine, Request, play
 
 MACHINE = Machine(sequences=12, budget=512, blocks=100_000)

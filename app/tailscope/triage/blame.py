@@ -16,7 +16,7 @@ from tailscope.triage.cost import Alone, Cost
 from tailscope.triage.ledger import Accounts
 from tailscope.triage.work import Floats, Ints, Work
 
-MOST_CELLS = 250_000
+MOST_CELLS = 100_000
 """Bins times tenants at most."""
 
 SHORTEST_BIN = 0.25

@@ -26,21 +26,9 @@ import numpy as np
 
 from tailscope.triage.cost import Cost, robust
 from tailscope.triage.exposure import running
-from tailscope.triage.simulator import (
-    UNLIMITED,
-    Limits,
-    Load,
-    Play,
-    Scheduler,
-    Speed,
-    StepCost,
-    load,
-    simulate,
-)
+from tailscope.triage.simulator import Load, Play, load, simulate
+from tailscope.triage.step import HEALTHY, UNLIMITED, Limits, Scheduler, Speed, StepCost
 from tailscope.triage.work import Floats, Work
-
-HEALTHY = Speed()
-"""An engine that was as fast as usual all the time."""
 
 _ROUNDS = 4
 """Rounds of count and fit that tell which limits are worth more."""
@@ -58,6 +46,9 @@ _TOKENS = (512, 1024, 2048, 4096, 8192, 16384)
 """Usual limits of tokens per step."""
 
 _SCALES = (0.97, 1.03, 1.06, 1.1)
+_NEAR = 0.005
+"""A play that is nearer than this needs no better limits."""
+
 _CACHE = (0.85, 0.95, 1.05)
 _STAY = 0.9
 """Another limit is only taken for real if it lowers the loss to this fraction."""
@@ -100,6 +91,8 @@ def calibrate(
     found = min(
         (_by_tokens(trial, scheduler, known) for scheduler in Scheduler), key=lambda one: one.loss
     )
+    if found.loss < _NEAR:
+        return found
     if known is None:
         found = _by_room(trial, found)
     return _scaled(trial, found)

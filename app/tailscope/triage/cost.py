@@ -23,9 +23,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from tailscope.triage.exposure import Curve, curve
-from tailscope.triage.work import Floats, Ints, Work
+from tailscope.triage.work import Floats, Ints, Stages, Work
 
-SAMPLE = 6_000
+SAMPLE = 4_000
 """Rows that are enough for a fit."""
 
 FEWEST = 8
@@ -111,7 +111,7 @@ def fit(work: Work, prompts: Curve, decodes: Curve) -> Cost:
         prompt=own[0],
         own_token=own[1],
         own_pair=own[2],
-        token=token if token > 0 else own[1],
+        token=token if token > 0 and work.stages is Stages.MEASURED else own[1],
         pair=pair,
         decode=decode,
         read=read,

@@ -15,7 +15,8 @@ import numpy as np
 from tailscope.triage.calibration import Engine, delayed
 from tailscope.triage.lift import CACHE_DROP, Change
 from tailscope.triage.replay import Fidelity, chosen
-from tailscope.triage.simulator import UNLIMITED, Limits, Load, load, simulate
+from tailscope.triage.simulator import Load, load, simulate
+from tailscope.triage.step import UNLIMITED, Limits
 from tailscope.triage.work import Flags, Floats, Work
 
 WORTH = 0.05

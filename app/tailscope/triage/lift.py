@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.cost import Cost
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
@@ -199,7 +200,9 @@ def _others(work: Work, size: Floats, tenant: int, inside: Flags, part: float) -
     number = len(work.tenants)
     now = np.bincount(work.tenant[inside], weights=size[inside], minlength=number) / part
     past = np.bincount(work.tenant[~inside], weights=size[~inside], minlength=number) / (1.0 - part)
-    other = (now + past > 0) & (np.arange(number) != tenant)
+    # Rows without a tenant may be the tenant's own.
+    told = np.array([name != UNKNOWN_TENANT for name in work.tenants])
+    other = (now + past > 0) & (np.arange(number) != tenant) & told
     if not other.any():
         return 1.0
     lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), _NEW)

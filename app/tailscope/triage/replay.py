@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from tailscope.triage.calibration import Engine, delayed
-from tailscope.triage.simulator import Load, Play, Speed, load, simulate
+from tailscope.triage.simulator import Load, Play, load, simulate
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
 _T = TypeVar("_T")
@@ -81,7 +81,7 @@ def without(work: Work, engine: Engine, removed: Flags) -> Play:
 
 def mended(work: Work, engine: Engine) -> Play:
     """The play on an engine that is never slow."""
-    return simulate(delayed(load(work), engine.overhead), engine.cost, engine.limits, Speed())
+    return simulate(delayed(load(work), engine.overhead), engine.cost, engine.limits)
 
 
 def saving(work: Work, engine: Engine, changed: Play, victims: Flags, alone: Floats) -> Saving:

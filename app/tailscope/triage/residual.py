@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailscope.triage.simulator import Speed
+from tailscope.triage.step import Speed
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
 STRETCH = 5.0

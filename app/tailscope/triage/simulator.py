@@ -22,71 +22,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 
+from tailscope.triage.step import HEALTHY, UNLIMITED, Limits, Scheduler, Speed, StepCost
 from tailscope.triage.work import Floats, Work
-
-UNLIMITED = 1 << 60
-
-
-class Scheduler(StrEnum):
-    """What a step computes when both prompts and decodes are there."""
-
-    MIXED = "mixed"
-    PREFILL_FIRST = "prefill_first"
-
-
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """Seconds of one step; see the module's formula.
-
-    Attributes:
-        floor: Seconds that a step takes at least.
-        base: Seconds of a step before any token.
-        per_prefill: Seconds per prompt token.
-        per_decode: Seconds per decoding request.
-        per_read: Seconds per cached token read.
-        per_pair: Seconds per query-key pair of prompt tokens.
-    """
-
-    floor: float
-    base: float = 0.0
-    per_prefill: float = 0.0
-    per_decode: float = 0.0
-    per_read: float = 0.0
-    per_pair: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an engine holds at most.
-
-    Attributes:
-        sequences: Requests in the batch.
-        tokens: Tokens of one step.
-        cache: Tokens in the KV cache.
-        scheduler: Scheduler class.
-    """
-
-    sequences: int = UNLIMITED
-    tokens: int = UNLIMITED
-    cache: int = UNLIMITED
-    scheduler: Scheduler = Scheduler.MIXED
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """How much slower than usual the engine was, piecewise constant over time.
-
-    Attributes:
-        edges: Seconds at which a new factor begins; ascending.
-        factor: Multiplier of the step time from each edge on; 1 before the first.
-    """
-
-    edges: tuple[float, ...] = ()
-    factor: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +88,7 @@ COUNTERS = ("floored", "based", "prefill", "decode", "read", "pair")
 
 
 def simulate(
-    load: Load, cost: StepCost, limits: Limits, speed: Speed = Speed(), *, count: bool = False
+    load: Load, cost: StepCost, limits: Limits, speed: Speed = HEALTHY, *, count: bool = False
 ) -> Play:
     """Play a load on an engine.
 

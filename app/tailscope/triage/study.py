@@ -19,7 +19,7 @@ from tailscope.triage.lift import Change, change, sizes
 from tailscope.triage.removal import Admission, admission, saved_waits
 from tailscope.triage.replay import Fidelity, fidelity, mended, saving, without
 from tailscope.triage.residual import Residual, residual
-from tailscope.triage.simulator import Limits
+from tailscope.triage.step import Limits
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
 MOST_ROWS = 100_000
@@ -189,7 +189,7 @@ def _saved(one: Study, part: Work, tenant: int, gone: Flags) -> Floats:
     owed: Floats = one.owed[:, column]
     if one.admission.fidelity < _GUESSED:
         return np.asarray(owed.sum(axis=1))
-    service = owed[:, 1:].sum(axis=1)
+    service: Floats = owed[:, 1:].sum(axis=1)
     return saved_waits(part, one.costing.cost, one.admission, gone, service) + service
 
 

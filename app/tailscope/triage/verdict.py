@@ -1,18 +1,6 @@
 """Who, or what, made the slow requests slow; stated only as far as the numbers carry it.
 
-A tenant is accused if all of this holds:
-
-    removal share >= 0.35    without it, that part of the others' excess would not have been
-    ledger share  >= 0.20    its work did hold the engine while they waited or ran
-    a change                 its load rose by half or more, in a stretch that an unchanged tenant
-                             of its burstiness would show once in a hundred times at most
-    of its own               beyond what the load of the others did in that stretch
-    at the right time        at least half of the others' slow seconds fall into it
-    victims                  at least 8 requests of others that were noticeably slowed
-    a healthy engine         the engine itself explains less than 0.35 of the excess
-
-The first two alone would accuse the largest tenant of every full engine; the change alone would
-accuse whoever had a lively minute. What is large and steady is a question of capacity.
+The rule of accusation is in ``accusation``.
 
 Grades: ``A`` a replay that reproduces the records within 5 % says so, and the ledger agrees on the
 first suspect. ``B`` a replay within its gate says so, or, where none was made, the ledger and the
@@ -31,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from tailscope.records.record import UNKNOWN_TENANT
+from tailscope.triage.accusation import Held, spared_by
 from tailscope.triage.ledger import MECHANISMS, OTHERS
 from tailscope.triage.lift import Change
-from tailscope.triage.simulator import Limits
+from tailscope.triage.step import Limits
 from tailscope.triage.study import (
     Costing,
     Study,
@@ -48,15 +37,6 @@ from tailscope.triage.work import Floats, Ints, Stages, works
 
 STAGES = ("frontend", "queue", "prefill", "decode")
 
-REMOVAL = 0.35
-LEDGER = 0.20
-LIFT = 1.5
-CHANCE = 0.01
-SURGE = 2.0
-"""From this lift of the others on, the surge is everybody's."""
-
-OWN_IN_SURGE = 3.0
-OVERLAP = 0.5
 VICTIMS = 8
 NOTICEABLE = 0.3
 """Seconds of excess that a client notices."""
@@ -247,29 +227,7 @@ def _attribution(costings: list[Costing], studies: list[Study]) -> Attribution:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Seconds of one tenant, summed over the engines."""
-
-    name: str
-    ledger: float
-    excess: float
-    removal: float
-    removal_excess: float
-    replayed: bool
-    victims: int
-    main: tuple[Study, int]
-
-    @property
-    def ledger_share(self) -> float:
-        return self.ledger / self.excess if self.excess > 0 else 0.0
-
-    @property
-    def removal_share(self) -> float:
-        return self.removal / self.removal_excess if self.removal_excess > 0 else 0.0
-
-
-def _tenants(studies: list[Study]) -> list[_Held]:
+def _tenants(studies: list[Study]) -> list[Held]:
     """Seconds of the tenants that matter, those with the most in the ledger first."""
     if not studies:
         return []
@@ -283,7 +241,7 @@ def _tenants(studies: list[Study]) -> list[_Held]:
             break
         gains = [removed(one, tenant) for one in studies]
         found.append(
-            _Held(
+            Held(
                 names[tenant],
                 held,
                 excess,
@@ -322,11 +280,11 @@ def _ledger(studies: list[Study], tenant: int) -> tuple[float, float, int, Study
     return sum(owed), excess, victims, studies[int(np.argmax(owed))]
 
 
-def _tenant(studies: list[Study], held: _Held, sick: bool, agreed: bool) -> Suspect:
+def _tenant(studies: list[Study], held: Held, sick: bool, agreed: bool) -> Suspect:
     one, tenant = held.main
     found = changed(one, tenant)
     during = overlap(one, tenant, found) if found else 0.0
-    spared = _spared(held, found, during, sick)
+    spared = spared_by(held, found, during, sick)
     if not spared and _slowed(one, tenant) < VICTIMS:
         spared = f"fewer than {VICTIMS} requests of others were noticeably slowed"
     return Suspect(
@@ -344,29 +302,6 @@ def _tenant(studies: list[Study], held: _Held, sick: bool, agreed: bool) -> Susp
         spared=spared,
         grade=_grade(one, agreed),
     )
-
-
-def _spared(held: _Held, found: Change | None, during: float, sick: bool) -> str:
-    """The first condition of an accusation that does not hold, in words."""
-    if held.name == UNKNOWN_TENANT:
-        return "these requests do not say whose they are"
-    if held.removal_share < REMOVAL:
-        return f"without it only {held.removal_share:.0%} of the excess would go away"
-    if held.ledger_share < LEDGER:
-        return f"its work held the engine for only {held.ledger_share:.0%} of the excess"
-    if found is None:
-        return "it has too few requests to compare its load with its own past"
-    if found.p > CHANCE or found.lift < LIFT:
-        return "its load was as usual: it is large, not new"
-    if found.others >= SURGE and found.lift < OWN_IN_SURGE * found.others:
-        return "the load of most others rose as well"
-    if found.own < LIFT:
-        return "its load rose no more than that of the others"
-    if during < OVERLAP:
-        return "its load rose at another time"
-    if sick:
-        return "the engine itself was slow"
-    return ""
 
 
 def _slowed(one: Study, tenant: int) -> int:
@@ -400,7 +335,7 @@ def _engine(one: Study) -> Suspect:
     )
 
 
-def _agree(tenants: list[_Held]) -> bool:
+def _agree(tenants: list[Held]) -> bool:
     """Whether ledger and removal have the same first suspect, or nearly."""
     if not tenants:
         return False

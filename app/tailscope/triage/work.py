@@ -313,10 +313,10 @@ def _prices(total: Floats, computed: Floats, output: Floats) -> tuple[float, flo
     size = np.column_stack([computed[rows], output[rows]])
     scale = np.maximum(size.max(axis=0), 1.0)
     one = scipy.sparse.identity(count, format="csc")
-    matrix = scipy.sparse.hstack([scipy.sparse.csc_matrix(size / scale), one, -one])
+    matrix: Any = scipy.sparse.hstack([scipy.sparse.csc_matrix(size / scale), one, -one])
     low, high = np.full(count, _TOTAL_QUANTILE), np.full(count, 1.0 - _TOTAL_QUANTILE)
     found = linprog(np.concatenate([[0.0, 0.0], low, high]), A_eq=matrix, b_eq=total[rows])
-    if not found.success:
+    if not found.success or found.x is None:
         return 0.0, 0.0
     return float(found.x[0] / scale[0]), float(found.x[1] / scale[1])
 
