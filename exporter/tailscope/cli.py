@@ -85,7 +85,13 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _parser(name: str, command: Command) -> configargparse.ArgumentParser:
+def parser_for(name: str) -> configargparse.ArgumentParser:
+    """Return the parser of a command with all its flags.
+
+    Raises:
+        ModuleNotFoundError: If the command's extra is not installed.
+    """
+    command = COMMANDS[name]
     parser = configargparse.ArgumentParser(
         prog=f"tailscope {name}",
         description=command.help[0].upper() + command.help[1:] + ".",
@@ -99,6 +105,7 @@ def _parser(name: str, command: Command) -> configargparse.ArgumentParser:
     parser.add_argument(
         "--config", is_config_file=True, metavar="FILE", help="YAML file with these settings"
     )
+    importlib.import_module(command.module).configure(parser)
     return parser
 
 
@@ -117,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     command = COMMANDS[name]
     try:
-        module = importlib.import_module(command.module)
+        parser = parser_for(name)
     except ModuleNotFoundError as error:
         if not command.extra or (error.name or "").startswith("tailscope"):
             raise
@@ -127,10 +134,8 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    parser = _parser(name, command)
-    module.configure(parser)
     try:
-        status: int = module.run(parser.parse_args(arguments[1:]))
+        status: int = importlib.import_module(command.module).run(parser.parse_args(arguments[1:]))
     except UsageError as error:
         print(f"tailscope {name}: {error}", file=sys.stderr)
         return 2
