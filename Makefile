@@ -23,7 +23,7 @@ help: ## Show this list
 .PHONY: run
 run: $(VENV)/.app ## Start the demo, or the exporter and the app on ENGINE=http://host:8000
 	@if [ -n "$(ENGINE)" ]; then \
-	  exec $(PY) -m tailscope.cli demo --engine "$(ENGINE)" $(ARGS); \
+	  exec $(PY) -m tailscope.cli run --engine "$(ENGINE)" $(ARGS); \
 	else \
 	  exec $(PY) -m tailscope.cli demo $(ARGS); \
 	fi

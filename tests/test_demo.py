@@ -28,10 +28,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client.parser import text_string_to_metric_families
 
+from tailscope.address import Address, choose, parse
 from tailscope.demo import cut
-from tailscope.demo.address import Address, choose, parse
-from tailscope.demo.child import ChildError
-from tailscope.demo.clock import Clock
 from tailscope.demo.engine import RecordedEngine
 from tailscope.demo.exposition import Exposition
 from tailscope.demo.player import Player, Track
@@ -41,6 +39,8 @@ from tailscope.demo.schedule import Schedule
 from tailscope.demo.sender import FileSender, GrpcSender, HttpSender, SendError, Unavailable
 from tailscope.demo.stack import Settings, Stack
 from tailscope.errors import UsageError
+from tailscope.launch.child import ChildError
+from tailscope.launch.clock import Clock
 from tailscope.records.jsonl import parse_line
 from tailscope.records.record import COLUMNS
 

@@ -32,6 +32,12 @@ COMMANDS: dict[str, Command] = {
         "run the sidecar beside an inference server",
         "tailscope exporter --engine http://127.0.0.1:8000 --data data",
     ),
+    "run": Command(
+        "tailscope.launch.command",
+        "run the exporter and the triage app together",
+        "tailscope run --engine http://127.0.0.1:8000 --data data",
+        "app",
+    ),
     "demo": Command(
         "tailscope.demo.command",
         "show the whole stack on a bundled recording of a real vLLM",

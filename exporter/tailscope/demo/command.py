@@ -9,12 +9,12 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from tailscope.demo.address import Address, choose, parse
-from tailscope.demo.child import ChildError
-from tailscope.demo.clock import Clock
+from tailscope.address import Address, choose, parse
 from tailscope.demo.recording import BUNDLED, RecordingError, load
 from tailscope.demo.stack import Settings, Stack
 from tailscope.errors import UsageError
+from tailscope.launch.child import ChildError
+from tailscope.launch.clock import Clock
 
 _LISTEN = Address("127.0.0.1", 9836)
 _APP = Address("127.0.0.1", 8501)

@@ -6,11 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from tailscope.demo.clock import Clock
 from tailscope.demo.recording import Recording
 from tailscope.demo.replay import Replay
 from tailscope.demo.schedule import Loop, Schedule
 from tailscope.demo.sender import Sender, SendError, Unavailable
+from tailscope.launch.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -92,5 +92,5 @@ class Child:
 
 
 def _environment() -> dict[str, str]:
-    """Keep the user's settings for other runs out of the demo's processes."""
+    """Keep the user's settings out: a child gets all of its own as flags."""
     return {name: text for name, text in os.environ.items() if not name.startswith("TAILSCOPE_")}

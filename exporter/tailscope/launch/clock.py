@@ -1,4 +1,4 @@
-"""The wall clock of the player, and waits that end at once when it is stopped."""
+"""The wall clock, and waits that end at once when it is stopped."""
 
 from __future__ import annotations
 
