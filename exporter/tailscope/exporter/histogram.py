@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from tailscope.catalogue import Metric
 from tailscope.exporter.exposition import Line, bound_text, bucket, escape, series
 
+_MAX_TRACE = 64
+"""Longest trace id that becomes an exemplar; OpenMetrics allows 128 characters with the name."""
+
 
 class Histogram:
     """Counts observations of one series. Its owner holds the lock.
@@ -37,7 +40,7 @@ class Histogram:
         index = bisect_left(self._bounds, value)
         self._counts[index] += 1
         self._total += value
-        if trace_id:
+        if trace_id and len(trace_id) <= _MAX_TRACE:
             self._exemplars[index] = (
                 f' # {{trace_id="{escape(trace_id)}"}} {float(value)!r} {time.time():.3f}'
             )

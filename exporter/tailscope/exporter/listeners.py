@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from typing import NamedTuple
@@ -31,7 +32,8 @@ def parse_address(flag: str, text: str) -> Address:
         UsageError: If it is none.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535 or not host:
+    usable = re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65535
+    if not colon or not usable or not host:
         raise UsageError(f"{flag} {text}: give host:port, for example 127.0.0.1:9836")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
