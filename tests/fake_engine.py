@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ VLLM_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 """What vLLM 0.32 sends: the plain text format under the version of OpenMetrics."""
 
 _PAUSE = 0.02
+_LONGEST_DRIP = 15.0
 
 
 def capture(name: str = "0.32") -> str:
@@ -80,11 +82,12 @@ class Exchange(BaseHTTPRequestHandler):
         self.end_headers()
 
     def drip(self, body: bytes) -> None:
-        """Byte by byte, until the reader has enough of it."""
+        """Byte by byte, until the reader has enough of it, or so long that it should have."""
+        ends = time.monotonic() + _LONGEST_DRIP
         with suppress(OSError):
             for byte in body:
                 self.wfile.write(bytes([byte]))
-                if self.server.engine.closing.wait(_PAUSE):
+                if self.server.engine.closing.wait(_PAUSE) or time.monotonic() > ends:
                     return
 
     def hang(self) -> None:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from tests.chromium import launch
+from tests.chromium import browser
 
 _WIDTH, _HEIGHT = 1280, 1000
 _PATIENCE_MS = 60_000
@@ -30,8 +30,8 @@ def main(target: Path) -> None:
         found = re.search(r"triage app +(\S+)", said)
         if not found:
             sys.exit(f"the demo did not start:\n{said}")
-        with sync_playwright() as playwright, launch(playwright) as browser:
-            page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+        with browser() as chromium:
+            page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
             page.goto(found[1])
             sentence = page.get_by_text(re.compile(r"of the slow seconds are in the queue"))
             expect(sentence.first).to_be_visible(timeout=_PATIENCE_MS)

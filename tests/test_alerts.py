@@ -11,14 +11,14 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
-from tests import boards
-from tests.expression import faults, labels_of, nodes
-from tests.tools import ROOT, tool
 
 from tailscope.alerts import thresholds
 from tailscope.alerts.groups import groups
 from tailscope.alerts.model import Alert, AlertError, PanelLink, Severity
 from tailscope.cli import main
+from tests import boards
+from tests.expression import faults, labels_of, nodes
+from tests.tools import ROOT, tool
 
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 CASES = ROOT / "tests" / "rules"

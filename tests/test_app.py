@@ -221,7 +221,9 @@ def test_with_totals_alone_the_page_leaves_out_what_nobody_knows(
     assert "No stage times are known" in said
     assert [metric.value for metric in test.metric][3:] == ["unknown"] * 3
     assert "queue" not in list(table(test, "part")["part"])
-    assert table(test, "slot_share")["slot_share"].isna().all()
+    assert set(table(test, "tenant").columns) == {
+        *("tenant", "requests", "slow", "p50", "p95", "p99")
+    }
 
 
 def test_names_from_clients_are_shown_as_they_are(open_page: Open, tmp_path: Path) -> None:
@@ -239,7 +241,8 @@ def test_a_damaged_store_is_said(open_page: Open, store: Path) -> None:
     (store / "requests" / "0000000009-0000000009.parquet").write_bytes(b"no parquet file")
     test = open_page(store)
     assert len(test.error) == 1
-    assert "cannot read" in test.error[0].value
+    assert "requests" in test.error[0].value
+    assert not test.metric
 
 
 def test_plain_text_has_no_meaning_in_markdown() -> None:
@@ -274,7 +277,10 @@ def test_a_read_is_shared_while_it_is_young_and_as_long_as_nothing_is_written(
     first = source.window(None)
     assert len(first.frame) == 278
     span = source.span()
-    assert span == (first.frame["arrived_ns"].min(), first.frame["arrived_ns"].max())
+    assert span is not None
+    # A client row arrives a moment before the engine row that it belongs to.
+    assert 0 <= first.frame["arrived_ns"].min() - span[0] < 10**9
+    assert 0 <= span[1] - first.frame["arrived_ns"].max() < 10**9
 
     clock.now += 10_000
     assert source.window(None) is first  # nothing was written
@@ -285,7 +291,7 @@ def test_a_read_is_shared_while_it_is_young_and_as_long_as_nothing_is_written(
     assert len(second.frame) == 279
     assert second.names["tenant"] == ["acme", "globex", "initech", "new", "umbrella"]
     assert source.window(None) is second
-    assert source.span() == (span[0], span[1] + 10**9)
+    assert source.span() == (span[0], span[1] + 10**9)  # read anew
 
 
 def test_a_dear_read_is_kept_longer(store: Path) -> None:
@@ -301,7 +307,7 @@ def test_a_dear_read_is_kept_longer(store: Path) -> None:
 
 def test_a_finding_is_made_once_for_a_scope(store: Path) -> None:
     loaded = Source(store).window(None)
-    scopes = [Scope(tenants=(str(number),)) for number in range(40)]
+    scopes = [Scope(tenants=(str(number),)) for number in range(18)]
     found = [loaded.finding(scope) for scope in scopes]
     assert loaded.finding(scopes[-1]) is found[-1]
     assert loaded.finding(scopes[0]) is not found[0]  # only the last ones are kept
@@ -354,9 +360,9 @@ def test_a_chart_names_its_axes_with_units() -> None:
         charts.slow_seconds(finding),
         timeline.gantt(timeline.bars(neighbours(frame, 174), ["acme"]), TenantColours()),
     ]
-    titles = [
-        re.findall(r'"title": "([^"]*\((?:s|UTC)\))"', json.dumps(c.to_dict())) for c in drawn
-    ]
+    assert None not in drawn
+    pattern = r'"title": "([^"]*\((?:s|UTC)\))"'
+    titles = [re.findall(pattern, json.dumps(chart.to_dict())) for chart in drawn if chart]
     assert "total time (s)" in titles[0]
     assert "arrival (UTC)" in titles[0]
     assert "time above the usual (s)" in titles[1]

@@ -12,11 +12,6 @@ from typing import Any
 
 import pytest
 from grafanalib import core
-from tests import boards as asked
-from tests.expression import faults, labels_of, selectors
-from tests.prometheus import Prometheus, backfill, running
-from tests.synthetic import openmetrics
-from tests.tools import ROOT
 
 from tailscope.cli import main
 from tailscope.dashboards.boards import boards
@@ -24,6 +19,11 @@ from tailscope.dashboards.grid import pack
 from tailscope.dashboards.panels import timeseries
 from tailscope.dashboards.query import NOW, Series
 from tailscope.dashboards.style import SCHEMA_VERSION, TAG, Unit
+from tests import boards as asked
+from tests.expression import faults, labels_of, selectors
+from tests.prometheus import Prometheus, backfill, running
+from tests.synthetic import openmetrics
+from tests.tools import ROOT
 
 BOARDS = pytest.mark.parametrize("path", asked.BOARDS, ids=lambda path: path.stem)
 SCOPE = ("job", "model", "server")

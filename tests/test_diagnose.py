@@ -128,7 +128,7 @@ def test_the_text_says_what_is_missing(run: Run, tmp_path: Path) -> None:
         (["--requests", "{tmp}"], "cannot be read"),
         (["--requests", "{tmp}/empty.jsonl"], "the file is empty"),
         (["--requests", "{tmp}/text.jsonl"], "line 1: the line is no JSON"),
-        (["--requests", "{tmp}/text.parquet"], "cannot be read"),
+        (["--requests", "{tmp}/text.parquet"], "is no Parquet file"),
         (["--requests", "{tmp}/text.jsonl.gz"], "cannot be read"),
         (["--data", "{tmp}/none"], "no exporter has written there"),
         (["--requests", "x", "--slow", "quick"], "--slow: 'quick' is neither"),

@@ -288,16 +288,17 @@ def test_a_sum_that_loses_its_last_digit_is_no_restart() -> None:
 
 def test_other_bounds_after_a_restart_begin_anew() -> None:
     text = (
-        'vllm:request_queue_time_seconds_bucket{{le="{0}"}} 4\n'
-        'vllm:request_queue_time_seconds_bucket{{le="+Inf"}} 5\n'
-        "vllm:request_queue_time_seconds_sum 6\nvllm:request_queue_time_seconds_count 5\n"
+        'vllm:request_queue_time_seconds_bucket{{le="{0}"}} {1}\n'
+        'vllm:request_queue_time_seconds_bucket{{le="+Inf"}} {2}\n'
+        "vllm:request_queue_time_seconds_sum 6\nvllm:request_queue_time_seconds_count {2}\n"
     )
     reader = normaliser()
-    reader.read(text.format("0.3"))
-    reading = reader.read(text.format("0.25"))
+    reader.read(text.format("0.3", 5, 9))
+    reader.read(text.format("0.3", 4, 5))
+    reading = reader.read(text.format("0.25", 4, 5))
     queue = reading.histograms[key("queue_seconds", model="")]
     assert (dict(queue.counts), queue.sum) == ({"0.25": 4, "+Inf": 5}, 6)
-    assert reader.resets == 1
+    assert reader.resets == 2
 
 
 def test_a_series_that_is_away_for_a_while_goes_on() -> None:

@@ -13,11 +13,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
-from tests.prometheus import Prometheus, running
 
 from tailscope.address import free
 from tailscope.records.reader import Reader
+from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
+from tests.prometheus import Prometheus, running
 
 _PATIENCE = 90.0
 _WINDOWS = {**EVERYTHING, "__rate_interval": "10s", "__range": "1m"}

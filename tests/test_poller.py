@@ -138,17 +138,6 @@ def test_every_way_to_send_a_body(engine: FakeEngine, behaviour: Behaviour) -> N
         assert value([source.lines(True)], TOKENS) == 101907
 
 
-def test_a_drip_is_given_up_soon_after_the_deadline(engine: FakeEngine) -> None:
-    engine.behaviour = fakes.drips(capture())
-    started = time.monotonic()
-    with (
-        source_of(engine.url, DEADLINE) as source,
-        pytest.raises(SourceError, match="no whole answer"),
-    ):
-        source.read()
-    assert time.monotonic() - started < 20  # the whole drip takes 18 minutes
-
-
 def test_one_connection_is_kept_and_the_engine_is_not_asked_to_pack(engine: FakeEngine) -> None:
     with source_of(engine.url) as source:
         for _ in range(5):

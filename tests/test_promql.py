@@ -10,8 +10,6 @@ from pathlib import Path
 import promql_parser
 import pytest
 import yaml
-from tests.expression import faults
-from tests.tools import tool
 
 from tailscope.catalogue import METRICS, CatalogueError, Kind, Metric
 from tailscope.catalogue.promql import (
@@ -25,6 +23,8 @@ from tailscope.catalogue.promql import (
     share,
     times,
 )
+from tests.expression import faults
+from tests.tools import tool
 
 Q = Query("5m")
 SCOPED = Query("5m", {"job": "~$job", "tenant": "~$tenant"})

@@ -25,7 +25,7 @@ from tailscope.triage.report import report
 from tailscope.triage.scope import Scope
 from tailscope.triage.sentence import beside, headline, sentence, stages, verdict
 from tailscope.triage.slow import SlowRule, slowness
-from tailscope.triage.stages import STAGES, floats, intervals, phases
+from tailscope.triage.stages import STAGES, WHOLE, floats, intervals, phases
 from tests import recorded
 
 SECOND = 10**9
@@ -451,7 +451,7 @@ def test_a_timeline_has_every_stage_and_no_unknown_one() -> None:
     assert list(mine.loc["decode"]) == pytest.approx([2.1, 3.0])
     assert "frontend" not in mine.index  # it took no time
     other = bars[bars["row"] == 1]
-    assert other["stage"].tolist() == ["whole"]
+    assert other["stage"].tolist() == [WHOLE]
     assert other[["start", "end"]].iloc[0].tolist() == pytest.approx([1.0, 2.0])
 
 
@@ -507,6 +507,24 @@ def test_a_small_share_does_not_stand_out() -> None:
     assert "No tenant stood out while they waited" in sentence(found)
 
 
+def test_a_tenant_that_is_large_at_any_time_does_not_stand_out() -> None:
+    rows = []
+    for number in range(60):
+        at = 20.0 * number
+        rows += [
+            engine(at + k / 100, tenant="large", decode_seconds=6.0, output_tokens=500)
+            for k in range(3)
+        ]
+        rows.append(engine(at + 0.05, tenant="small", decode_seconds=6.0, output_tokens=500))
+        if number >= 50:
+            rows.append(engine(at + 0.5, tenant="waiting", queue_seconds=4.0))
+    found = diagnosed(rows)
+    assert found.slow.requests == 10
+    assert found.tenants[0].name == "large"
+    assert "No tenant stood out" in sentence(found)
+    assert "the largest, large, held 75 % of the batch, 74 % over" in sentence(found)
+
+
 def test_requests_without_a_tenant_are_unknown_and_said() -> None:
     rows = flood()
     for row in rows:
@@ -541,6 +559,16 @@ def test_failed_requests_are_counted_and_cut_ones_are_lower_bounds() -> None:
     notes = " ".join(report(found)["data_quality"]["notes"])
     assert "lower bounds" in notes
     assert found.quality.outcomes == {"ok": 30, "rejected": 1, "error": 1, "aborted": 1}
+
+
+def test_inferred_times_are_said_and_other_inferred_columns_counted() -> None:
+    rows = crowd(30)
+    for row in rows[:10]:
+        row.inferred = "server,model"
+    rows[0].inferred = "queue_seconds"
+    data = report(diagnosed(rows))["data_quality"]
+    assert data["inferred"] == {"server": 9, "model": 9, "queue_seconds": 1}
+    assert data["notes"] == ["queue_seconds was inferred, not told, for 1 request."]
 
 
 def test_the_report_is_json_of_the_agreed_shape() -> None:

@@ -8,6 +8,7 @@ a key of the YAML file named by ``--config``.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from importlib.metadata import version
 from typing import NamedTuple
@@ -147,6 +148,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return status
 
 

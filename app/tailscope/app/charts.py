@@ -126,7 +126,7 @@ def _tenant(colours: TenantColours, data: pd.DataFrame, tenants: list[str]) -> a
     return alt.Color(
         "tenant:N",
         scale=alt.Scale(domain=domain, range=scale),
-        legend=alt.Legend(title=None, orient="top", columns=5, labelLimit=100, symbolOpacity=1),
+        legend=alt.Legend(title=None, orient="top", columns=4, labelLimit=150, symbolOpacity=1),
     )
 
 

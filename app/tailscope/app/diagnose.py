@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import pandas as pd
 
-from tailscope.app import recordfile
 from tailscope.app.source import LOOKBACK_NS
 from tailscope.app.terminal import render
 from tailscope.app.timespan import duration, instant
 from tailscope.errors import UsageError
 from tailscope.records.reader import Reader, ReaderError, join_records
+from tailscope.records.recordfile import LeftOut, read_records
 from tailscope.triage.analysis import analyse
 from tailscope.triage.report import report
 from tailscope.triage.scope import Scope
@@ -104,10 +104,17 @@ def _parsed(flag: str, text: str | None, parse: Callable[[str], T]) -> T | None:
 
 
 def _from_file(path: Path) -> tuple[pd.DataFrame, Mapping[str, int]]:
-    found = recordfile.read(path)
-    if said := recordfile.rejected_text(found):
+    left_out = LeftOut()
+    try:
+        records = list(read_records(path, left_out))
+    except UsageError as error:
+        raise UsageError(f"--requests {error}") from None
+    if not records:
+        why = left_out.named[0] if left_out.named else "the file is empty"
+        raise UsageError(f"--requests {path}: no line is a request record; {why}")
+    if said := left_out.text():
         print(said, file=sys.stderr)
-    return join_records(found.records), found.rejected
+    return join_records(records), left_out.reasons
 
 
 def _from_store(directory: Path, scope: Scope) -> pd.DataFrame:

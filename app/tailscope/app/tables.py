@@ -31,6 +31,11 @@ def interval(level: Quantile) -> str:
     return f"{seconds(level.low).removesuffix(' s')} to {seconds(level.high)}"
 
 
+def known(table: pd.DataFrame) -> pd.DataFrame:
+    """The columns that hold anything: what nobody knows needs no column."""
+    return table.dropna(axis="columns", how="all")
+
+
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
@@ -167,7 +172,7 @@ def slow_requests_columns(finding: Finding) -> dict[str, Any]:
     number = st.column_config.NumberColumn
     text = st.column_config.TextColumn
     return {
-        "request": text("Request", pinned=True),
+        "request": text("Request", pinned=True, width=150),
         "tenant": text("Tenant"),
         "arrived": st.column_config.DatetimeColumn(
             "Arrived (UTC)", format="HH:mm:ss", timezone="UTC"

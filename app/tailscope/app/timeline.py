@@ -75,7 +75,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
                 "tenant:N",
                 scale=alt.Scale(domain=domain, range=scale),
                 legend=alt.Legend(
-                    title=None, orient="top", columns=6, labelLimit=110, symbolOpacity=1
+                    title=None, orient="top", columns=5, labelLimit=150, symbolOpacity=1
                 ),
             ),
             opacity=alt.Opacity(

@@ -138,7 +138,7 @@ class Quality:
         without_stages: Measured requests without any stage time.
         without_server: Requests without a server: they share one imagined server.
         joined: How many requests met a row of the other side, by way.
-        inferred: Requests with inferred columns.
+        inferred: Columns that were inferred, not told, and for how many requests.
         outcomes: Requests by outcome; ``unknown`` where there is none.
         rejected: Lines of an input file that were no record, by reason.
     """
@@ -150,7 +150,7 @@ class Quality:
     without_stages: int
     without_server: int
     joined: Mapping[str, int]
-    inferred: int
+    inferred: Mapping[str, int]
     outcomes: Mapping[str, int]
     rejected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 

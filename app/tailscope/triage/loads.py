@@ -151,8 +151,9 @@ def loads(
     return tuple(sorted(found, key=_order))
 
 
-def _order(load: TenantLoad) -> tuple[float, float, str]:
-    return -(load.slot_share_slow or 0.0), -(load.slot_seconds or 0.0), load.name
+def _order(load: TenantLoad) -> tuple[float, float, int, str]:
+    share, seconds = load.slot_share_slow or 0.0, load.slot_seconds or 0.0
+    return -share, -seconds, -load.requests, load.name
 
 
 def _sums(values: Floats, codes: npt.NDArray[np.intp], mask: Flags, size: int) -> Floats:

@@ -11,6 +11,7 @@ import pandas as pd
 from tailscope.triage.finding import Finding, Quality
 from tailscope.triage.scope import cut_short
 from tailscope.triage.stages import STAGES, column, floats, named
+from tailscope.triage.words import plural
 
 
 def quality(mine: pd.DataFrame, judged: pd.DataFrame, rejected: Mapping[str, int]) -> Quality:
@@ -32,7 +33,7 @@ def quality(mine: pd.DataFrame, judged: pd.DataFrame, rejected: Mapping[str, int
         without_stages=int((~known).sum()),
         without_server=int(mine["server"].isna().sum()),
         joined=_counts(mine["joined"].dropna()),
-        inferred=int(mine["inferred"].notna().sum()),
+        inferred=_counts(mine["inferred"].dropna().str.split(",").explode()),
         outcomes=_counts(named(mine, "outcome")),
         rejected=MappingProxyType(dict(rejected)),
     )
@@ -55,9 +56,11 @@ def notes(finding: Finding) -> tuple[str, ...]:
             "were aborted or timed out: they would have taken longer, so the percentiles are "
             "lower bounds",
         ),
-        (data.inferred, "have times that were inferred, not told"),
     )
     found = [f"{count:,} of {data.requests:,} requests {text}." for count, text in said if count]
+    for name, count in data.inferred.items():
+        if name.endswith("_seconds"):
+            found.append(f"{name} was inferred, not told, for {plural(count, 'request')}.")
     if data.rejected:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in data.rejected.items())
         found.append(f"{sum(data.rejected.values()):,} lines were left out ({reasons}).")

@@ -12,8 +12,12 @@ from tailscope.triage.words import moment, percent, plural, seconds
 MIN_SLOW = 8
 """With fewer slow requests than this no tenant is named beside them."""
 
-STANDS_OUT = 0.2
+MIN_SHARE = 0.2
 """A tenant that held a smaller share of the batch than this does not stand out."""
+
+MIN_ODDS = 2.0
+"""Nor does one whose share beside the slow requests is about that of the whole window: whoever is
+large is large at any time. The odds of the two shares must differ by this factor."""
 
 _STAGE = {
     "frontend": "the frontend, before the engine's queue",
@@ -105,19 +109,23 @@ def _beside(finding: Finding, top: TenantLoad) -> str:
         return f"Fewer than {MIN_SLOW} slow requests are too few to name a tenant beside them."
     if top.slot_share_slow is None or top.slot_share is None or slow.stage is None:
         return ""
-    nobody = top.name == "unknown"
-    if top.slot_share_slow < STANDS_OUT:
-        who = "those without one" if nobody else top.name
+    shares = f"{percent(top.slot_share)} over the whole window"
+    if not _stands_out(top.slot_share_slow, top.slot_share):
+        who = "those without one" if top.name == "unknown" else top.name
         return (
             f"No tenant stood out {_WHILE[slow.stage]}: the largest, {who}, held "
-            f"{percent(top.slot_share_slow)} of the batch."
+            f"{percent(top.slot_share_slow)} of the batch, {shares}."
         )
-    who = "Requests without a tenant" if nobody else f"Tenant {top.name}"
+    who = "Requests without a tenant" if top.name == "unknown" else f"Tenant {top.name}"
     own = f"; {top.slow:,} of the {slow.requests:,} are its own" if top.slow else ""
     return (
         f"{who} held {percent(top.slot_share_slow)} of the batch {_WHILE[slow.stage]}, "
-        f"{percent(top.slot_share)} over the whole window{own} (association, not proof)."
+        f"{shares}{own} (association, not proof)."
     )
+
+
+def _stands_out(beside: float, whole: float) -> bool:
+    return beside >= MIN_SHARE and beside * (1 - whole) >= MIN_ODDS * whole * (1 - beside)
 
 
 def stages(around: Neighbourhood) -> str:

@@ -15,7 +15,7 @@ Flags = npt.NDArray[np.bool_]
 STAGES = ("frontend", "queue", "prefill", "decode")
 """In the order in which a request meets them, and in which one looks for trouble."""
 
-WHOLE = "whole"
+WHOLE = "stages unknown"
 """Stands for all stages of a request that has no stage times."""
 
 
@@ -76,7 +76,7 @@ def intervals(frame: pd.DataFrame, origin_ns: int) -> pd.DataFrame:
 
     Returns:
         ``row`` (index label of the request), ``stage``, ``start`` and ``end`` in seconds after the
-        origin. A request without stage times has one interval, of the stage ``whole``.
+        origin. A request without stage times has one interval, of the stage ``WHOLE``.
     """
     at = phases(frame, origin_ns)
     bounds = {

@@ -67,7 +67,9 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _items(value: dict[str, Any], *names: str) -> Iterator[dict[str, Any]]:
     for name in names:
-        items = value.get(name) or []
+        items = value.get(name)
+        if items is None:
+            continue
         if not isinstance(items, list):
             raise _no_json()
         yield from map(_object, items)

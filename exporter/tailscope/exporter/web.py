@@ -37,7 +37,7 @@ class TracesEndpoint:
         body_seconds: Time that a sender has for a message.
     """
 
-    def __init__(self, receiver: Receiver, body_seconds: float = _BODY_SECONDS) -> None:
+    def __init__(self, receiver: Receiver, body_seconds: float) -> None:
         self._receiver = receiver
         self._body_seconds = body_seconds
         self._budget = Budget()
@@ -97,9 +97,10 @@ def _answer(kind: str, status: int, text: str) -> Response:
     return Response(message.SerializeToString(), status, headers, _PROTOBUF)
 
 
-def otlp_app(receiver: Receiver) -> Starlette:
+def otlp_app(receiver: Receiver, body_seconds: float = _BODY_SECONDS) -> Starlette:
     """The application of the OTLP listener."""
-    return Starlette(routes=[Route("/v1/traces", TracesEndpoint(receiver).post, methods=["POST"])])
+    traces = TracesEndpoint(receiver, body_seconds)
+    return Starlette(routes=[Route("/v1/traces", traces.post, methods=["POST"])])
 
 
 def metrics_app(

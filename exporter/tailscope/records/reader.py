@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tailscope.records.joining import MARGIN_NS, MAX_NS, join, join_records
 from tailscope.records.schema import TABLES, NewerSchema, check_version
 from tailscope.records.sealing import conform
-from tailscope.records.segments import frames, listing
+from tailscope.records.segments import frames, head, listing
 
 __all__ = ["Reader", "ReaderError", "join", "join_records"]
 
@@ -32,10 +32,10 @@ class ReaderError(Exception):
 
 @dataclass(slots=True)
 class _Tail:
-    """What was read of a segment so far."""
+    """What was read of a segment so far, and the last frame of it: its offset and its head."""
 
-    identity: tuple[int, int]
     offset: int = 0
+    last: tuple[int, bytes] = (0, b"")
     schema: pa.Schema | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list)
 
@@ -110,10 +110,10 @@ class Reader:
                 continue  # sealed or expired since the listing: list again
             except NewerSchema as error:
                 raise ReaderError(str(error)) from None
-            except OSError as error:
-                raise ReaderError(f"cannot read {folder}: {error.strerror or error}") from error
-            except pa.ArrowException as error:
-                # Its text may quote what is in the file.
+            except (OSError, pa.ArrowException) as error:
+                if isinstance(error, OSError) and error.strerror:
+                    raise ReaderError(f"cannot read {folder}: {error.strerror}") from error
+                # The text of an Arrow error may quote what is in the file.
                 raise ReaderError(f"{folder} is damaged ({type(error).__name__})") from error
         raise ReaderError(f"{folder} changes faster than it can be read")
 
@@ -122,8 +122,7 @@ class Reader:
     ) -> list[pa.Table]:
         sealed, segments = listing(folder)
         found = [pa.Table.from_batches([], schema)]
-        for file in sealed:
-            found.append(_sealed_rows(file.path, column, start_ns, end_ns, schema))
+        # The segments first, for they are what may be gone soon: sealed in the meantime.
         with self._lock:
             live = {segment.path for segment in segments}
             for path in [path for path in self._tails if path.parent == folder]:
@@ -133,15 +132,16 @@ class Reader:
                 tail = self._tail(path)
                 if tail.batches and tail.schema is not None:
                     found.append(conform(pa.Table.from_batches(tail.batches, tail.schema), schema))
+        for file in sealed:
+            found.append(_sealed_rows(file.path, column, start_ns, end_ns, schema))
         return found
 
     def _tail(self, path: Path) -> _Tail:
         """Read what was added to a segment."""
-        stat = path.stat()
-        identity = (stat.st_dev, stat.st_ino)
         tail = self._tails.get(path)
-        if tail is None or tail.identity != identity:
-            tail = self._tails[path] = _Tail(identity)
+        # A store that was deleted and begun anew has other frames under the old names.
+        if tail is None or (tail.offset and head(path, tail.last[0]) != tail.last[1]):
+            tail = self._tails[path] = _Tail()
         for offset, payload in frames(path, tail.offset):
             buffer = pa.py_buffer(payload)
             if tail.schema is None:
@@ -150,6 +150,7 @@ class Reader:
                 tail.schema = schema
             else:
                 tail.batches.append(pa.ipc.read_record_batch(buffer, tail.schema))
+            tail.last = (tail.offset, head(path, tail.offset))
             tail.offset = offset
         return tail
 

@@ -131,6 +131,13 @@ def frames(path: Path, offset: int = 0) -> Iterator[tuple[int, bytes]]:
             yield offset, payload
 
 
+def head(path: Path, offset: int) -> bytes:
+    """Read the head of the frame at ``offset``: as good as its name, for it has the checksum."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(_FRAME.size)
+
+
 def _payload(file: BinaryIO, offset: int, size: int) -> bytes | None:
     """Read the frame at ``offset``; None if none is whole there."""
     file.seek(offset)
@@ -175,9 +182,16 @@ def batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 def sweep(folder: Path) -> None:
     """Remove files that a crash left behind although a sealed file covers them."""
-    sealed, segments = listing(folder)
-    keep = {file.path.name for file in sealed} | {segment.path.name for segment in segments}
-    for name in _names(folder):
-        if (_SEGMENT.fullmatch(name) or _SEALED.fullmatch(name)) and name not in keep:
+    # The names first: what the writer begins after that is none of them.
+    names = _names(folder)
+    sealed, _ = listing(folder)
+    for name in names:
+        hit = _SEGMENT.fullmatch(name) or _SEALED.fullmatch(name)
+        if hit is None:
+            continue
+        first, last = int(hit[1]), int(hit[hit.re.groups])
+        if any(
+            file.first <= first and last <= file.last and file.path.name != name for file in sealed
+        ):
             log.info("removing %s: a sealed file covers it", name)
             (folder / name).unlink(missing_ok=True)

@@ -114,7 +114,7 @@ def _over_time(
 def _tables(finding: Finding) -> None:
     st.subheader("By stage")
     st.dataframe(
-        tables.by_stage(finding),
+        tables.known(tables.by_stage(finding)),
         column_config=tables.by_stage_columns(),
         hide_index=True,
         placeholder="",
@@ -122,7 +122,7 @@ def _tables(finding: Finding) -> None:
     )
     st.subheader("By tenant")
     st.dataframe(
-        tables.by_tenant(finding),
+        tables.known(tables.by_tenant(finding)),
         column_config=tables.by_tenant_columns(),
         hide_index=True,
         placeholder="",
@@ -143,7 +143,7 @@ def _slow(
         # The rows are part of the widget's identity: a choice never slips to another request.
         key = f"slow-{hash(tuple(keys))}"
         st.dataframe(
-            tables.slow_requests(finding),
+            tables.known(tables.slow_requests(finding)),
             column_config=tables.slow_requests_columns(finding),
             hide_index=True,
             placeholder="",

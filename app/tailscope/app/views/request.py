@@ -97,7 +97,7 @@ def _draw(around: Neighbourhood, colours: TenantColours) -> None:
         f"the {count:,} that overlapped it, longest in the batch first."
     )
     st.dataframe(
-        tables.beside(around),
+        tables.known(tables.beside(around)),
         column_config=tables.beside_columns(),
         hide_index=True,
         placeholder="unknown",

@@ -1,0 +1,1 @@
+"""``tailscope import``: files of request records into a store."""

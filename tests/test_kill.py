@@ -1,0 +1,1 @@
+"""Nothing acknowledged is lost, however often the exporter is killed."""
