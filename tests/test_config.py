@@ -60,17 +60,15 @@ def config(*arguments: str) -> Config:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the command says when it does not start."""
-    try:
-        status = cli.main(["exporter", *arguments])
-    except SystemExit as end:
-        assert isinstance(end.code, int)
-        status = end.code
-    assert status == 2
-    text = capsys.readouterr()
-    assert text.out == ""
-    assert "Traceback" not in text.err
-    return text.err
+    """What is said of settings that are refused, by the parser or by the check."""
+    with pytest.raises((UsageError, SystemExit)) as end:
+        config(*arguments)
+    said = capsys.readouterr()
+    if isinstance(end.value, UsageError):
+        return str(end.value)
+    assert isinstance(end.value, SystemExit)
+    assert end.value.code == 2
+    return said.err
 
 
 # Three ways to the same settings

@@ -5,10 +5,16 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from tailscope.exporter import matcher
 from tailscope.exporter.matcher import WAIT_SECONDS, Matcher
 from tailscope.records.reader import join_records
 from tailscope.records.record import RequestRecord
@@ -221,6 +227,7 @@ def test_a_long_trace_is_not_one_request(watched: Watched) -> None:
         watched.wait(WAIT_SECONDS + 1)
         watched.add(engine(f"e{call}", f"s{call}"), gateway(f"g{call}", f"s{call}"))
         watched.wait(WAIT_SECONDS + 1)
+    expected: list[tuple[str | None, str | None]]
     expected = [(None, f"aborted{call}") for call in range(5)]
     expected += [(f"e{call}", f"g{call}") for call in range(5)]
     assert sorted(watched.pairs, key=str) == sorted(expected, key=str)
@@ -292,3 +299,186 @@ def test_it_counts_what_the_reader_of_the_store_joins(seed: int) -> None:
         (mine or theirs, f"t{theirs[1:]}" if theirs else None) for mine, theirs in watched.pairs
     )
     assert counted == expected
+
+
+# Whatever comes when
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a client: what the gateway and the engine tell of it, and when."""
+
+    trace: int
+    start: float
+    gateway_after: float
+    parts_after: tuple[float, ...]
+    """Several where the client asked for several answers, none where it gave up in time."""
+
+    def rows(self, number: int) -> list[tuple[float, RequestRecord]]:
+        trace, span = f"{self.trace + 1:032x}", f"{number + 1:016x}"
+        mine = [
+            (self.start + after, engine(f"e{number}.{part}", span, trace))
+            for part, after in enumerate(self.parts_after)
+        ]
+        return [*mine, (self.start + self.gateway_after, gateway(f"g{number}", span, trace))]
+
+    def counts(self, number: int) -> list[tuple[str | None, str | None]]:
+        parts = [(f"e{number}.{part}", f"g{number}") for part in range(len(self.parts_after))]
+        return [*parts] or [(None, f"g{number}")]
+
+
+SOON = st.floats(0, WAIT_SECONDS - 0.01)
+CALLS = st.builds(
+    Call,
+    trace=st.integers(0, 3),
+    start=st.floats(0, 60),
+    gateway_after=SOON,
+    parts_after=st.lists(SOON, max_size=2).map(tuple),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(CALLS, max_size=12), st.floats(0.1, 2))
+@example(
+    # The call that was given up is the only one known of its trace when its time is over.
+    [Call(0, 0.0, 0.0, ()), Call(0, 9.0, 2.0, (0.5,))],
+    1.0,
+)
+def test_each_call_counts_once_with_its_own_partner(calls: list[Call], tick: float) -> None:
+    """However calls of a trace overlap, and whichever side of each is told first."""
+    rows = [row for number, call in enumerate(calls) for row in call.rows(number)]
+    watched = Watched()
+    for when, one in sorted(rows, key=itemgetter(0)):
+        while watched.now + tick < when:
+            watched.wait(tick)
+        watched.now = when
+        watched.add(one)
+    for _ in range(3):
+        watched.wait()
+    expected = [pair for number, call in enumerate(calls) for pair in call.counts(number)]
+    assert Counter(watched.pairs) == Counter(expected)
+    assert _held(watched.matcher) == 0
+    assert not any(rows for index in _indices(watched.matcher) for rows in index)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.booleans(), st.sampled_from(["span", "request"]), st.floats(0, 40), st.floats(0.01, 1))
+def test_a_late_partner(engine_first: bool, key: str, late: float, tick: float) -> None:
+    """Together, then once, then twice: never a third time, and never not at all."""
+    span = ("s1", TRACE) if key == "span" else (None, None)
+    rows = [engine("e", *span, request_id="r"), gateway("g", *span, request_id="r")]
+    if not engine_first:
+        rows.reverse()
+    watched = Watched()
+    watched.add(rows[0])
+    while watched.now + tick < late:
+        watched.wait(tick)
+    watched.now = late
+    watched.add(rows[1])
+    for _ in range(4):
+        watched.wait()
+    alone: list[tuple[str | None, str | None]] = [("e", None), (None, "g")]
+    if not engine_first:
+        alone.reverse()
+    if late < WAIT_SECONDS:
+        assert watched.pairs == [("e", "g")]
+    elif late < 2 * WAIT_SECONDS:
+        assert watched.pairs in ([("e", "g")], alone[:1])  # the clock ticks now and then
+    elif late > 2 * (WAIT_SECONDS + tick):
+        assert watched.pairs == alone
+    assert len(watched.pairs) in (1, 2)
+
+
+@pytest.mark.parametrize("span", ["s1", "another"])
+@pytest.mark.parametrize("late", [0.1, WAIT_SECONDS - 0.1])
+def test_the_first_gateway_row_is_not_counted_beside_its_engine_row(span: str, late: float) -> None:
+    """Also where it is known by its trace only, and waits for a better one first."""
+    watched = Watched(expect_gateway=False)
+    watched.add(engine("e"))
+    watched.wait(late)
+    watched.add(gateway("g", span))
+    for _ in range(30):
+        watched.wait(1)
+    assert watched.pairs == [("e", None)]
+
+
+@pytest.mark.parametrize("make", [engine, gateway])
+@pytest.mark.parametrize("trace", ["one", "many"])
+def test_more_rows_than_may_wait_each_count_once(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., RequestRecord], trace: str
+) -> None:
+    monkeypatch.setattr(matcher, "_MAX_ROWS", 50)
+    watched = Watched()
+    for number in range(500):
+        watched.add(make(f"x{number}", f"s{number}", TRACE if trace == "one" else str(number)))
+        assert _held(watched.matcher) <= 100
+    watched.matcher.flush()
+    names = [mine or theirs for mine, theirs in watched.pairs]
+    assert names == [f"x{number}" for number in range(500)]
+
+
+def test_rows_before_any_gateway_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "_MAX_EARLY_ROWS", 50)
+    watched = Watched(expect_gateway=False)
+    for number in range(500):
+        watched.add(engine(f"e{number}", f"s{number}", f"{number + 1:032x}"))
+        assert _held(watched.matcher) <= 50
+    assert watched.pairs == [(f"e{number}", None) for number in range(500)]
+    watched.add(*(gateway(f"g{n}", f"s{n}", f"{n + 1:032x}") for n in (499, 0)))
+    watched.matcher.flush()
+    assert watched.pairs[500:] == [(None, "g0")], "that of an engine row that is still known"
+
+
+@st.composite
+def identified(draw: st.DrawFn) -> list[RequestRecord]:
+    """Rows whose partners are clear when all are known: by span, trace, request id, or none."""
+    rows = []
+    for trace in range(draw(st.integers(5, 20))):
+        calls = draw(st.integers(1, 3))
+        for call in range(calls):
+            name, span = f"{trace}.{call}", f"{trace}{call}"
+            known = draw(st.sampled_from(["span", "request", "nothing"]))
+            # Of several calls in a trace only the span tells which one a row belongs to.
+            bare = calls == 1 and draw(st.booleans())
+            seen_trace = None if known != "span" else f"{trace + 1:032x}"
+            request = f"r{name}" if known == "request" or draw(st.booleans()) else None
+            for part in range(draw(st.integers(0, 2))):
+                parent = draw(st.sampled_from([None, "between", span])) if bare else span
+                rows.append(
+                    engine(
+                        f"e{name}.{part}",
+                        parent,
+                        seen_trace,
+                        span_id=f"{part}e{span}",
+                        request_id=request,
+                    )
+                )
+            if draw(st.booleans()):
+                own = None if bare and draw(st.booleans()) else span
+                rows.append(
+                    gateway(f"g{name}", own, seen_trace, request_id=request, tenant=f"g{name}")
+                )
+    return draw(st.permutations(rows))
+
+
+@settings(max_examples=12, deadline=None)
+@given(identified(), st.booleans())
+def test_it_pairs_what_the_reader_joins_by_every_key(
+    rows: list[RequestRecord], flush: bool
+) -> None:
+    watched = Watched()
+    for one in rows:
+        watched.add(one)
+        watched.wait(0.1)
+    if flush:
+        watched.matcher.flush()
+    for _ in range(3):
+        watched.wait()
+    joined = join_records(rows).astype(object).to_dict("records")
+    expected = Counter(
+        (row["model"], row["tenant"] if isinstance(row["tenant"], str) else None)
+        if row["role"] == "engine"
+        else (None, row["model"])
+        for row in joined
+    )
+    assert Counter(watched.pairs) == expected

@@ -165,7 +165,7 @@ def test_a_kept_connection_that_closes_at_the_moment_of_its_use_is_no_failure() 
                     second.recv(4096)
                     second.sendall(answer)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         fetcher = Fetcher(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
         assert fetcher.get(5).content == b"a 1\n"
@@ -243,7 +243,7 @@ def test_an_engine_on_ipv6() -> None:
             connection.sendall(head + body)
 
     with listener:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         port = listener.getsockname()[1]
         with source_of(f"http://[::1]:{port}") as source:

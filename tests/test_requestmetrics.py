@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import threading
+import tracemalloc
 from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tailscope.catalogue import STAGES
 from tailscope.exporter.exposition import render
 from tailscope.exporter.intake import Intake
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.requestmetrics import OTHER, RequestMetrics
-from tailscope.records.record import RequestRecord
+from tailscope.records.record import (
+    COLUMNS,
+    OUTCOMES,
+    UNKNOWN_TENANT,
+    RequestRecord,
+    complete,
+    from_mapping,
+)
 from tests.otlp import trace_id
 
 NOW_NS = 1_796_000_000_000_000_000
@@ -272,3 +284,148 @@ def test_of_several_engines_none_is_guessed() -> None:
     record = engine(1, server=None, model=None)
     one.accept("otlp:http", [record])
     assert (record.server, record.model, record.inferred) == (None, None, None)
+
+
+# Bounds and sums
+
+
+def test_the_fifty_first_tenant_is_other() -> None:
+    pairs = [(engine(n), gateway(n, tenant=f"t{n}")) for n in range(60)]
+    metrics = RequestMetrics()
+    for mine, theirs in pairs:
+        metrics.observe(mine, theirs)
+    found = Page(metrics)
+    assert found.labels("requests_total", "tenant") == {f"t{n}" for n in range(50)} | {OTHER}
+    assert found.value("requests_total", tenant=OTHER) == 10
+    assert found.value("request_seconds_count", tenant=OTHER) == 10
+    metrics.observe(*pairs[49])
+    again = [line.value for line in metrics.lines()["tailscope_requests_total"] if "t49" in line[0]]
+    assert again == [2], "it stays one of the first"
+
+
+def test_tenants_without_end_take_no_memory_and_no_series() -> None:
+    """Whoever sends a new name with each request gains nothing by it."""
+    metrics, record, number = RequestMetrics(), engine(), 0
+
+    def observe(most: int) -> int:
+        nonlocal number
+        while number < most:
+            record.tenant = f"tenant-{number}"
+            metrics.observe(record, None)
+            number += 1
+        return sum(map(len, metrics.lines().values()))
+
+    series = observe(1_000)
+    assert observe(90_000) == series
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        assert observe(100_000) == series
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A set that remembered every name would have grown by 1 MB.
+    assert after - before < 100_000
+    assert sum(line.value for line in metrics.lines()["tailscope_requests_total"]) == 100_000
+
+
+DURATION = st.none() | st.floats(-10, 1e9)
+COUNT = st.none() | st.integers(-10, 2**40)
+NAME = st.none() | st.sampled_from(["", "a", 'x"y\\z', "日本"])
+MEASURED = {
+    name: DURATION if kind is float else COUNT
+    for name, kind in COLUMNS.items()
+    if name.endswith(("_seconds", "_tokens")) or name == "attempt"
+}
+ROWS = st.fixed_dictionaries(
+    {
+        **MEASURED,
+        **{name: NAME for name in ("tenant", "model", "server", "engine")},
+        "trace_id": st.none() | st.sampled_from([trace_id(1), trace_id(2)]),
+        "outcome": st.none() | st.sampled_from(OUTCOMES),
+    }
+)
+
+
+def accepted(role: str, row: dict[str, Any] | None) -> RequestRecord | None:
+    """The record that comes of a row on its way in."""
+    if row is None:
+        return None
+    record = from_mapping({"arrived_ns": NOW_NS, "role": role, **row})
+    complete(record)
+    return record
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.none() | ROWS, st.none() | ROWS), max_size=4))
+def test_sums_are_those_of_the_records(
+    rows: list[tuple[dict[str, Any] | None, dict[str, Any] | None]],
+) -> None:
+    """Whatever the rows say: nothing is made up, negative, not a number, or counted twice."""
+    pairs = [
+        pair
+        for mine, theirs in rows
+        if (pair := (accepted("engine", mine), accepted("gateway", theirs))) != (None, None)
+    ]
+    found = page(*pairs)
+    assert all(0 <= sample.value < math.inf for sample in found.samples)
+
+    told = [mine or theirs for mine, theirs in pairs]
+    told_or_else = [(mine or theirs, theirs or mine) for mine, theirs in pairs]
+    slots = [(one.prefill_seconds, one.decode_seconds) for one in told if one]
+
+    def first_of(name: str) -> list[Any]:
+        both = [[getattr(one, name) for one in pair] for pair in told_or_else]
+        return [mine if mine is not None else theirs for mine, theirs in both]
+
+    def of_told(name: str) -> list[Any]:
+        return [getattr(one, name) for one in told]
+
+    def agree(metric: str, values: list[Any], **labels: str) -> None:
+        known = [value for value in values if value is not None]
+        assert sum(found.values(f"{metric}_count", **labels)) == len(known)
+        assert sum(found.values(f"{metric}_sum", **labels)) == pytest.approx(math.fsum(known))
+        if not known:
+            assert found.values(f"{metric}_sum", **labels) == [], "unknown is absent"
+
+    assert sum(found.values("requests_total")) == len(pairs)
+    agree("request_seconds", of_told("total_seconds"))
+    agree("request_time_to_first_token_seconds", of_told("ttft_seconds"))
+    for stage in STAGES:
+        agree("request_stage_seconds", of_told(f"{stage}_seconds"), stage=stage)
+    agree("request_input_tokens", of_told("input_tokens"))
+    agree("request_output_tokens", of_told("output_tokens"))
+    assert sum(found.values("tenant_output_tokens_total")) == sum(
+        made for made in first_of("output_tokens") if made is not None
+    )
+    assert sum(found.values("tenant_slot_seconds_total")) == pytest.approx(
+        math.fsum(one + two for one, two in slots if one is not None and two is not None)
+    )
+    sent = list(zip(first_of("input_tokens"), first_of("cached_tokens"), strict=True))
+    assert sum(found.values("tenant_input_tokens_total", cached="unknown")) == sum(
+        tokens for tokens, cached in sent if tokens is not None and cached is None
+    )
+    assert sum(found.values("tenant_input_tokens_total", cached="yes")) == sum(
+        cached for tokens, cached in sent if tokens is not None and cached is not None
+    )
+    tried = [max(one.attempt or 1, two.attempt or 1) for one, two in told_or_else if one and two]
+    assert sum(found.values("request_retries_total")) == sum(one > 1 for one in tried)
+    names = {one or UNKNOWN_TENANT for one in first_of("tenant")}
+    assert found.labels("requests_total", "tenant") == names
+
+
+@pytest.mark.parametrize("trace", [None, "", "x" * 65])
+def test_what_is_no_trace_is_no_exemplar(trace: str | None) -> None:
+    found = page((engine(trace_id=trace), None))
+    assert found.value("request_seconds_count") == 1
+    assert not any(sample.exemplar for sample in found.samples)
+
+
+def test_an_exemplar_is_the_latest_of_its_bucket() -> None:
+    found = page((engine(1), None), (engine(2), None), (engine(3, trace_id=None), None))
+    exemplars = {
+        sample.exemplar.labels["trace_id"]: sample.exemplar.value
+        for sample in found.samples
+        if sample.name == "tailscope_request_seconds_bucket" and sample.exemplar
+    }
+    assert exemplars == {trace_id(2): 1.5}

@@ -124,8 +124,9 @@ class Matcher:
     def _add_engine(self, record: RequestRecord, until: float) -> None:
         if not self._gateway_seen:
             self._emit(record, None)
-            # Only for the first gateway row, which may belong to one of these.
-            self._settled.append(_Row(record, _State.ALONE, until))
+            # Only for the first gateway row, which may belong to one of these, and may wait for a
+            # better one before it takes it.
+            self._settled.append(_Row(record, _State.ALONE, until + WAIT_SECONDS))
             return
         row = _Row(record, _State.WAITING, until)
         for gateway in self._partners(row, certain=True):
@@ -190,23 +191,34 @@ class Matcher:
         most = _MAX_ROWS if self._gateway_seen else _MAX_EARLY_ROWS
         while settled and (settled[0].until <= now or len(settled) > most):
             row = settled.popleft()
+            self._count_alone(row)
             if self._gateway_seen:
                 (self._engines if row.record.role == "engine" else self._gateways).remove(row)
+        if everything:
+            for row in settled:
+                self._count_alone(row)
 
     def _give_up(self, row: _Row) -> None:
         partners = self._partners(row, certain=False)
         if row.record.role == "engine":
-            if partners:
-                self._pair(row, partners[0])
-            else:
-                self._emit(row.record, None)
+            for gateway in partners[:1]:
+                self._pair(row, gateway)
         else:
             for engine in partners:
-                self._pair(engine, row)
-            if not partners:
-                self._emit(None, row.record)
-        if row.state is _State.WAITING:
-            row.state = _State.ALONE
+                if engine.state is not _State.WAITING:
+                    self._pair(engine, row)
+            if partners:
+                return  # those that wait for a better one take this one if none comes
+        self._count_alone(row)
+
+    def _count_alone(self, row: _Row) -> None:
+        if row.state is not _State.WAITING:
+            return
+        row.state = _State.ALONE
+        if row.record.role == "engine":
+            self._emit(row.record, None)
+        else:
+            self._emit(None, row.record)
 
 
 def _may_do_better(row: _Row, other: _Row) -> bool:

@@ -25,7 +25,7 @@ MAX_MESSAGE = 16 << 20
 MAX_SPAN = 1 << 20
 """Largest span or resource that is decoded, in bytes."""
 
-_MAX_FIELDS = 50_000
+MAX_PARTS = 50_000
 """Most spans, scopes and resources in a message."""
 
 
@@ -159,7 +159,7 @@ class _Walk:
     """One walk over a message, without decoding it."""
 
     def __init__(self) -> None:
-        self._left = _MAX_FIELDS
+        self._left = MAX_PARTS
 
     def spans(self, scopes: Iterable[memoryview]) -> Iterator[memoryview]:
         return (part for scope in scopes for number, part in self.fields(scope) if number == 2)
@@ -170,7 +170,7 @@ class _Walk:
         while position < end:
             self._left -= 1
             if self._left < 0:
-                raise TooLarge(f"more than {_MAX_FIELDS} spans, scopes and resources")
+                raise TooLarge(f"more than {MAX_PARTS} spans, scopes and resources")
             tag, position = _varint(view, position)
             kind = tag & 7
             if kind == 2:

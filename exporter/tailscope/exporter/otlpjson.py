@@ -18,6 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tailscope.exporter.otlp import (
     MAX_MESSAGE,
+    MAX_PARTS,
     BadMessage,
     Group,
     TooLarge,
@@ -46,15 +47,16 @@ def read_json(body: bytes | bytearray) -> Iterator[Group]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         raise BadMessage("the body is no JSON") from None
-    for group in _items(_object(value), "resourceSpans", "resource_spans"):
+    parts = _Parts()
+    for group in parts.of(_object(value), "resourceSpans", "resource_spans"):
         resource = Resource()
         _parse(_object(group.get("resource", {})), resource)
         yield Group(
             decode_resource(resource.SerializeToString()),
             (
                 decode_span(_encode_span(span))
-                for scope in _items(group, "scopeSpans", "scope_spans")
-                for span in _items(scope, "spans")
+                for scope in parts.of(group, "scopeSpans", "scope_spans")
+                for span in parts.of(scope, "spans")
             ),
         )
 
@@ -65,14 +67,25 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _items(value: dict[str, Any], *names: str) -> Iterator[dict[str, Any]]:
-    for name in names:
-        items = value.get(name)
-        if items is None:
-            continue
-        if not isinstance(items, list):
-            raise _no_json()
-        yield from map(_object, items)
+class _Parts:
+    """The spans, scopes and resources of one message, and how many more it may have."""
+
+    def __init__(self) -> None:
+        self._left = MAX_PARTS
+
+    def of(self, value: dict[str, Any], *names: str) -> Iterator[dict[str, Any]]:
+        """Yield what is in the lists of these names."""
+        for name in names:
+            items = value.get(name)
+            if items is None:
+                continue
+            if not isinstance(items, list):
+                raise _no_json()
+            for item in items:
+                self._left -= 1
+                if self._left < 0:
+                    raise TooLarge(f"more than {MAX_PARTS} spans, scopes and resources")
+                yield _object(item)
 
 
 def _encode_span(value: dict[str, Any]) -> bytes:

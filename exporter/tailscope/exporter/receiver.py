@@ -14,11 +14,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
+from tailscope.exporter.memory import return_large_blocks
 from tailscope.exporter.otlp import MAX_MESSAGE, BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.otlpjson import read_json
 from tailscope.exporter.spans import SpanReader
 
-_MAX_HELD = 4 * MAX_MESSAGE
+_MAX_HELD = 2 * MAX_MESSAGE
 _MAX_MEMBERS = 16
 
 
@@ -81,6 +82,7 @@ class Receiver:
         self._intake = intake
         self._health = health
         self._decoding = threading.Lock()
+        return_large_blocks()
 
     def accept(
         self, body: bytes | bytearray, *, encoding: str = "", json: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -50,25 +51,36 @@ def _import(path: Path, store: Store) -> None:
     left_out = LeftOut()
     writes: deque[Future[None]] = deque()
     taken = 0
-    chunk: list[RequestRecord] = []
-    for record in read_records(path, left_out):
-        chunk.append(record)
-        if len(chunk) == _CHUNK:
+    try:
+        for chunk in _chunks(path, left_out):
             _submit(store, chunk, writes)
             taken += len(chunk)
-            chunk = []
             _progress(path, taken)
-    if chunk:
-        _submit(store, chunk, writes)
-        taken += len(chunk)
-    while writes:
-        writes.popleft().result()
-    _progress(path, taken)
-    print(file=sys.stderr)
-    if text := left_out.text():
-        print(text, file=sys.stderr)
+    finally:
+        while writes:
+            writes.popleft().result()
+        print(f"{path.name}: {taken:,} records", file=sys.stderr)
+        if text := left_out.text():
+            print(text, file=sys.stderr)
     if left_out.reasons and not taken:
         raise UsageError(f"{path}: no line of it is a request record")
+
+
+def _chunks(path: Path, left_out: LeftOut) -> Iterator[list[RequestRecord]]:
+    """Yield the records of a file; of one that breaks off, those that come before."""
+    chunk: list[RequestRecord] = []
+    try:
+        for record in read_records(path, left_out):
+            chunk.append(record)
+            if len(chunk) == _CHUNK:
+                yield chunk
+                chunk = []
+    except UsageError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def _submit(store: Store, chunk: list[RequestRecord], writes: deque[Future[None]]) -> None:
@@ -87,4 +99,5 @@ def _submit(store: Store, chunk: list[RequestRecord], writes: deque[Future[None]
 
 
 def _progress(path: Path, taken: int) -> None:
-    print(f"\r{path.name}: {taken:,} records", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(f"{path.name}: {taken:,} records", end="\r", file=sys.stderr, flush=True)

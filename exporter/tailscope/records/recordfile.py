@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,15 +101,28 @@ def _parquet(path: Path, left_out: LeftOut) -> Iterator[RequestRecord]:
         names = [name for name in file.schema_arrow.names if name in COLUMNS]
         number = 0
         for batch in file.iter_batches(_ROWS, columns=names):
-            for row in batch.to_pylist():
+            for row in _rows(batch):
                 number += 1
                 try:
+                    if row is None:
+                        raise RecordError("type", "a value is not of the type of its column")
                     # pandas writes NaN for what is not there.
                     record = from_mapping({k: v for k, v in row.items() if not _nan(v)})
                     complete(record)
                     yield record
                 except RecordError as error:
                     left_out.add(f"row {number}", error)
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any] | None]:
+    """Return the rows; None for one that holds what its column's type does not allow."""
+    try:
+        rows: list[dict[str, Any] | None] = batch.to_pylist()
+    except (ValueError, OverflowError):  # for example text that is no UTF-8
+        if batch.num_rows == 1:
+            return [None]
+        rows = [row for at in range(batch.num_rows) for row in _rows(batch.slice(at, 1))]
+    return rows
 
 
 def _nan(value: object) -> bool:
