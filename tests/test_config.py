@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from tailscope import cli
+from tailscope.address import Address
+from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.errors import UsageError
 from tailscope.exporter.config import Config, Target, duration, parse, size
-from tailscope.exporter.listeners import Address, bind, parse_address
+from tailscope.exporter.listeners import bind
 
 FLAGS: dict[str, str | list[str]] = {
     "engine": ["vllm=http://10.0.0.1:8000", "https://b.example/m"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import NamedTuple
 
@@ -33,8 +34,9 @@ def parse(setting: str, text: str) -> Address:
         UsageError: If it is none.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > _HIGHEST_PORT:
-        raise UsageError(f"{setting} is {text!r}; give host:port, for example 127.0.0.1:9836")
+    usable = re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= _HIGHEST_PORT
+    if not colon or not usable or not host:
+        raise UsageError(f"{setting} {text}: give host:port, for example 127.0.0.1:9836")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 

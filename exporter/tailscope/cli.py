@@ -76,6 +76,22 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]
+    """Names a key of the settings file that is no setting."""
+
+    def get_command_line_key_for_unknown_config_file_setting(self, key: str) -> str:
+        names = sorted(
+            option.removeprefix("--")
+            for action in self._actions
+            for option in action.option_strings
+            if option.startswith("--")
+        )
+        self.error(
+            f"the settings file has {key!r}, which is no setting; there are {', '.join(names)}"
+        )
+        return key
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [
@@ -99,7 +115,7 @@ def parser_for(name: str) -> configargparse.ArgumentParser:
         ModuleNotFoundError: If the command's extra is not installed.
     """
     command = COMMANDS[name]
-    parser = configargparse.ArgumentParser(
+    parser = _Parser(
         prog=f"tailscope {name}",
         description=command.help[0].upper() + command.help[1:] + ".",
         epilog=f"example: {command.example}",
@@ -110,7 +126,11 @@ def parser_for(name: str) -> configargparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--config", is_config_file=True, metavar="FILE", help="YAML file with these settings"
+        "--config",
+        env_var="TAILSCOPE_CONFIG",  # a file's own flag gets no variable by itself
+        is_config_file=True,
+        metavar="FILE",
+        help="YAML file with these settings",
     )
     importlib.import_module(command.module).configure(parser)
     return parser

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from tailscope.address import Address
+from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Engine
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
 from tailscope.exporter.fetch import server_name
-from tailscope.exporter.listeners import Address, parse_address
 
 _T = TypeVar("_T")
 

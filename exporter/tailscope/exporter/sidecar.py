@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from prometheus_client import ProcessCollector
 from starlette.applications import Starlette
 
+from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.config import Config, Target
 from tailscope.exporter.exposition import Line, Lines, render, series
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
-from tailscope.exporter.listeners import Address, HttpListeners, bind
+from tailscope.exporter.listeners import HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.receiver import Receiver
