@@ -528,7 +528,7 @@ def test_http_sender_knows_what_may_be_tried_again() -> None:
 
 @pytest.mark.parametrize("text", ["9836", "host:", "host:x", "host:70000", ":-1"])
 def test_bad_address_is_named(text: str) -> None:
-    with pytest.raises(UsageError, match="--listen .*: give host:port"):
+    with pytest.raises(UsageError, match=r"--listen .*: give host:port"):
         parse("--listen", text)
 
 
@@ -675,7 +675,7 @@ def test_demo_names_a_bad_recording(tmp_path: Path) -> None:
 
 def _capture(folder: Path) -> None:
     (folder / "otlp").mkdir(parents=True)
-    start = 1_000_000.0
+    start = 1_795_000_000.0
     text = 'up{model_name="/home/me/llama",handler="/v1/completions"} 1.0\n'
     with gzip.open(folder / "metrics_scrapes.jsonl.gz", "wt") as file:
         file.write(json.dumps({"t": start, "text": text}) + "\n")

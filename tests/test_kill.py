@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -222,13 +221,13 @@ class Nursery:
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
         )
 
     def begin(self, log: Path, *arguments: str) -> int:
         """Begin a life; returns its process id."""
         assert self.process.stdin is not None
-        print(json.dumps([str(log), *arguments]), file=self.process.stdin, flush=True)
+        self.process.stdin.write(json.dumps([str(log), *arguments]).encode() + b"\n")
+        self.process.stdin.flush()
         return self.told()
 
     def told(self) -> int:
@@ -265,7 +264,6 @@ class Lives:
         self, folder: Path, nursery: Nursery, ledger: Ledger, senders: Sequence[Future[None]]
     ) -> None:
         self.data = folder / "data"
-        self.amid_a_seal = 0
         self._requests = self.data / "requests"
         self._nursery = nursery
         self._folder = folder
@@ -281,7 +279,6 @@ class Lives:
         finally:
             running.end()
             self._ledger.move(None)
-        self.amid_a_seal += self._half_sealed()
 
     def _wait(self, doing: str, running: Life) -> None:
         """Wait for a moment to kill at. Which one it is decides nothing about the outcome."""
@@ -296,7 +293,7 @@ class Lives:
             until(lambda: not any(path.exists() for path in left), "what was left is sealed")
         if doing == "sealing":
             ends = time.monotonic() + PATIENCE
-            while not self._half_sealed() and time.monotonic() < ends:
+            while not self.half_sealed() and time.monotonic() < ends:
                 time.sleep(0.0005)
         time.sleep(self._rng.uniform(0, 0.01 if doing == "sealing" else 0.1))
 
@@ -306,11 +303,13 @@ class Lives:
                 sender.result()
         return self._ledger.messages >= enough
 
-    def _half_sealed(self) -> bool:
+    def half_sealed(self) -> bool:
         """Whether a seal has begun and not ended: there are files that no reader looks at."""
-        names = {path.name for path in self._requests.glob("*")}
-        read = {file.path.name for file in chain(*listing(self._requests))}
-        return bool(names - read)
+        paths = set(self._requests.glob("*"))
+        sealed, segments = listing(self._requests)
+        return bool(
+            paths.difference([*(file.path for file in sealed), *(s.path for s in segments)])
+        )
 
 
 @contextmanager
@@ -352,12 +351,13 @@ def copies(folder: Path) -> Counter[int]:
     return Counter(value - NOW_NS for column in columns for value in column.to_pylist())
 
 
-def check(data: Path, ledger: Ledger) -> set[int]:
-    spans = read(Reader(data))
+def check(reader: Reader, ledger: Ledger) -> set[int]:
+    """What is kept is what was acknowledged, and nothing that was never sent."""
+    spans = read(reader)
     lost = ledger.acknowledged - spans
     assert not lost, f"{len(lost)} of {len(ledger.acknowledged)} acknowledged spans are lost"
     assert spans <= ledger.sent.keys(), "what was never sent is not there"
-    raw = copies(data / "requests")
+    raw = copies(reader.directory / "requests")
     assert raw.keys() == spans
     assert raw <= ledger.sent, "no span is kept more often than it was sent"
     return spans
@@ -366,20 +366,22 @@ def check(data: Path, ledger: Ledger) -> set[int]:
 def test_nothing_acknowledged_is_lost_in_thirty_kills(tmp_path: Path) -> None:
     assert len(KILLS) == 30
     ledger, kills = Ledger(), random.Random(SEED).sample(KILLS, len(KILLS))
+    amid_a_seal = 0
     with Nursery() as nursery, sending(ledger) as senders:
         lives = Lives(tmp_path, nursery, ledger, senders)
         requests, reader = lives.data / "requests", Reader(lives.data)
         for number, doing in enumerate(kills):
             lives.live(number, doing)
-            if number % READ_EVERY == 0:  # by one who has read in earlier lives, too
-                assert ledger.acknowledged <= read(reader)
-    spans = check(lives.data, ledger)
+            amid_a_seal += lives.half_sealed()
+            if number % READ_EVERY == 0 or lives.half_sealed():
+                check(reader, ledger)  # it has read in earlier lives, too
+    spans = check(Reader(lives.data), ledger)
+    assert amid_a_seal, "some kills came amid a seal"
     assert len(listing(requests)[0]) >= kills.count("sealed"), "it sealed in between"
-    assert lives.amid_a_seal, "some kills came amid a seal"
     with exporter(tmp_path / "last.log", *FLAGS, "--data", str(lives.data)) as running:
         until(lambda: not listing(requests)[1], "all is sealed")
         assert running.stop() == 0
-    assert check(lives.data, ledger) == read(reader) == spans
+    assert check(Reader(lives.data), ledger) == check(reader, ledger) == spans
     assert {path.suffix for path in requests.iterdir()} == {".parquet"}
 
 
@@ -391,4 +393,4 @@ def test_a_stop_amid_requests_loses_nothing(tmp_path: Path, number: signal.Signa
         until(lambda: ledger.messages > 50)
         assert running.stop(number) == 0
         assert "Traceback" not in running.log
-    check(data, ledger)
+    check(Reader(data), ledger)
