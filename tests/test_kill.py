@@ -38,7 +38,12 @@ LANE = 1_000_000
 """From one sender's first span to that of the next one."""
 
 PAUSE = 0.004
-AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+# Answers to which OTLP has a sender come again; a server that stops cancels what it has not begun.
+AGAIN = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.CANCELLED,
+)
 
 # What the exporter does when it is killed.
 KILLS = ["sending"] * 13 + ["sealing"] * 10 + ["sealed"] * 4 + ["starting"] * 3
@@ -307,9 +312,8 @@ class Lives:
         """Whether a seal has begun and not ended: there are files that no reader looks at."""
         paths = set(self._requests.glob("*"))
         sealed, segments = listing(self._requests)
-        return bool(
-            paths.difference([*(file.path for file in sealed), *(s.path for s in segments)])
-        )
+        read = {*(file.path for file in sealed), *(segment.path for segment in segments)}
+        return bool(paths - read)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ counts as ``other``.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from operator import attrgetter
 
 from tailscope.catalogue import METRICS, PREFIX, STAGES
 from tailscope.catalogue.requests import REQUEST
@@ -36,53 +38,90 @@ class Bounded:
         return value
 
 
+class _Plan:
+    """Which columns of a record are counted in which histograms.
+
+    Args:
+        columns: Column to the metric's name, without prefix, and its further label values.
+    """
+
+    def __init__(self, columns: dict[str, tuple[str, ...]]) -> None:
+        self.keys = tuple(columns.values())
+        self.values: Callable[[RequestRecord], tuple[float | None, ...]] = attrgetter(*columns)
+
+
+_OF_TENANT = _Plan(
+    {
+        "total_seconds": ("request_seconds",),
+        "ttft_seconds": ("request_time_to_first_token_seconds",),
+    }
+)
+_OF_PLACE = _Plan(
+    {
+        **{f"{stage}_seconds": ("request_stage_seconds", stage) for stage in STAGES},
+        "input_tokens": ("request_input_tokens",),
+        "output_tokens": ("request_output_tokens",),
+    }
+)
+_PER_TOKEN = ("request_time_per_output_token_seconds",)
+_RETRIES, _SLOT = ("request_retries_total",), ("tenant_slot_seconds_total",)
+_TENANT_OUTPUT = ("tenant_output_tokens_total",)
+_TENANT_INPUT = {
+    cached: ("tenant_input_tokens_total", cached) for cached in ("yes", "no", "unknown")
+}
+
+
 class _Series:
     """Histograms and counters with the same labels at their front.
 
     Args:
-        values: Values of those labels, in the order of the metrics.
+        labels: Values of those labels, in the order of the metrics.
+        plan: The histograms.
     """
 
-    __slots__ = ("_values", "counters", "histograms")
+    __slots__ = ("_counters", "_histograms", "_labels", "_plan", "_planned")
 
-    def __init__(self, values: tuple[str, ...]) -> None:
-        self._values = values
-        self.histograms: dict[tuple[str, ...], Histogram] = {}
-        self.counters: dict[tuple[str, ...], float] = {}
+    def __init__(self, labels: tuple[str, ...], plan: _Plan) -> None:
+        self._labels = labels
+        self._plan = plan
+        self._planned: list[Histogram | None] = [None] * len(plan.keys)
+        self._histograms: dict[tuple[str, ...], Histogram] = {}
+        self._counters: dict[tuple[str, ...], float] = {}
 
-    def record(self, key: tuple[str, ...], value: float | None, trace: str | None) -> None:
+    def record(self, record: RequestRecord) -> None:
+        """Count what is known of the record's columns."""
+        trace = record.trace_id
+        index = 0
+        for value, histogram in zip(self._plan.values(record), self._planned, strict=True):
+            if value is not None:
+                if histogram is None:
+                    histogram = self._planned[index] = self._histogram(self._plan.keys[index])
+                histogram.observe(value, trace)
+            index += 1
+
+    def observe(self, key: tuple[str, ...], value: float, trace: str | None) -> None:
         """Count a value in a histogram; ``key`` is its name and its further labels."""
-        if value is not None:
-            histogram = self.histograms.get(key)
-            if histogram is None:
-                metric = METRICS[PREFIX + key[0]]
-                histogram = self.histograms[key] = Histogram(metric, (*self._values, *key[1:]))
-            histogram.observe(value, trace)
+        self._histogram(key).observe(value, trace)
+
+    def _histogram(self, key: tuple[str, ...]) -> Histogram:
+        found = self._histograms.get(key)
+        if found is None:
+            metric = METRICS[PREFIX + key[0]]
+            found = self._histograms[key] = Histogram(metric, (*self._labels, *key[1:]))
+        return found
 
     def count(self, key: tuple[str, ...], amount: float) -> None:
         """Add to a counter; ``key`` is its name and its further labels."""
-        self.counters[key] = self.counters.get(key, 0.0) + amount
+        self._counters[key] = self._counters.get(key, 0.0) + amount
 
     def lines(self, found: dict[str, list[Line]]) -> None:
         """Add all lines to ``found``, by metric."""
-        for key, histogram in self.histograms.items():
+        for key, histogram in self._histograms.items():
             found.setdefault(PREFIX + key[0], []).extend(histogram.lines())
-        for key, total in self.counters.items():
+        for key, total in self._counters.items():
             name = PREFIX + key[0]
-            text = series(name, METRICS[name].labels, (*self._values, *key[1:]))
+            text = series(name, METRICS[name].labels, (*self._labels, *key[1:]))
             found.setdefault(name, []).append(Line(text, total))
-
-
-_TOTAL = ("request_seconds",)
-_TTFT = ("request_time_to_first_token_seconds",)
-_PER_TOKEN = ("request_time_per_output_token_seconds",)
-_STAGES = {stage: ("request_stage_seconds", stage) for stage in STAGES}
-_INPUT, _OUTPUT = ("request_input_tokens",), ("request_output_tokens",)
-_RETRIES = ("request_retries_total",)
-_TENANT_OUTPUT, _SLOT = ("tenant_output_tokens_total",), ("tenant_slot_seconds_total",)
-_TENANT_INPUT = {
-    cached: ("tenant_input_tokens_total", cached) for cached in ("yes", "no", "unknown")
-}
 
 
 class RequestMetrics:
@@ -111,14 +150,19 @@ class RequestMetrics:
                 self._names[2](first.model or other.model or ""),
             )
             tenant = self._tenant(first.tenant or other.tenant or UNKNOWN_TENANT)
-            of_base, of_tenant = self._of(base), self._of((*base, tenant))
-            _times(first, of_base, of_tenant)
+            of_place = self._of(base, _OF_PLACE)
+            of_place.record(first)
+            made = first.output_tokens
+            if first.decode_seconds is not None and made is not None and made > 1:
+                of_place.observe(_PER_TOKEN, first.decode_seconds / (made - 1), first.trace_id)
+            of_tenant = self._of((*base, tenant), _OF_TENANT)
+            of_tenant.record(first)
             _load(first, other, of_tenant)
 
-    def _of(self, values: tuple[str, ...]) -> _Series:
-        found = self._series.get(values)
+    def _of(self, labels: tuple[str, ...], plan: _Plan) -> _Series:
+        found = self._series.get(labels)
         if found is None:
-            found = self._series[values] = _Series(values)
+            found = self._series[labels] = _Series(labels, plan)
         return found
 
     def lines(self) -> dict[str, list[Line]]:
@@ -128,21 +172,6 @@ class RequestMetrics:
             for one in self._series.values():
                 one.lines(found)
         return found
-
-
-def _times(record: RequestRecord, base: _Series, tenant: _Series) -> None:
-    trace = record.trace_id
-    tenant.record(_TOTAL, record.total_seconds, trace)
-    tenant.record(_TTFT, record.ttft_seconds, trace)
-    base.record(_STAGES["frontend"], record.frontend_seconds, trace)
-    base.record(_STAGES["queue"], record.queue_seconds, trace)
-    base.record(_STAGES["prefill"], record.prefill_seconds, trace)
-    base.record(_STAGES["decode"], record.decode_seconds, trace)
-    made = record.output_tokens
-    if record.decode_seconds is not None and made is not None and made > 1:
-        base.record(_PER_TOKEN, record.decode_seconds / (made - 1), trace)
-    base.record(_INPUT, record.input_tokens, trace)
-    base.record(_OUTPUT, made, trace)
 
 
 def _load(first: RequestRecord, other: RequestRecord, tenant: _Series) -> None:

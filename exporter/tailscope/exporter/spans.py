@@ -117,21 +117,19 @@ class SpanReader:
         self, span: Span, plan: _Plan, tenant: str | None, server: str | None, batch: Batch
     ) -> RequestRecord | None:
         attributes = span.attributes
-        record = _base(span, plan.engine, "engine", _values(attributes, plan.slots), batch)
-        if record is None:
-            return None
-        record.engine = plan.engine
-        record.server = server
-        record.tenant = _first(attributes, self._tenant) or tenant
+        values = _values(attributes, plan.slots)
+        values["engine"] = plan.engine
+        values["server"] = server
+        values["tenant"] = _first(attributes, self._tenant) or tenant
         # vLLM ends a span for finished requests only, and leaves its status unset.
-        failed = span.status.code == _FAILED
-        record.outcome = "error" if failed else "ok"
-        if record.request_id:
+        values["outcome"] = "error" if span.status.code == _FAILED else "ok"
+        request_id = values.get("request_id")
+        if request_id is not None:
             for pattern in plan.request_id:
-                if hit := pattern.fullmatch(record.request_id):
-                    record.request_id = hit[1]
+                if hit := pattern.fullmatch(request_id):
+                    values["request_id"] = hit[1]
                     break
-        return record
+        return _base(span, plan.engine, "engine", values, batch)
 
     def _gateway(self, span: Span, tenant: str | None, batch: Batch) -> RequestRecord | None:
         attributes = span.attributes
