@@ -292,7 +292,7 @@ class Lives:
             return
         left = [segment.path for segment in listing(self._requests)[1]]
         self._ledger.move(Place(running.otlp_http, running.otlp_grpc))
-        enough = self._ledger.messages + self._rng.randint(1, 100)
+        enough = self._ledger.messages + self._rng.randint(1, 60)
         until(lambda: self._acknowledged(enough), f"{enough} messages are acknowledged")
         if doing == "sealed":
             until(lambda: not any(path.exists() for path in left), "what was left is sealed")

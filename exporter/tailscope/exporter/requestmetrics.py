@@ -90,14 +90,13 @@ class _Series:
 
     def record(self, record: RequestRecord) -> None:
         """Count what is known of the record's columns."""
-        trace = record.trace_id
-        index = 0
-        for value, histogram in zip(self._plan.values(record), self._planned, strict=True):
+        trace, planned = record.trace_id, self._planned
+        for index, value in enumerate(self._plan.values(record)):
             if value is not None:
+                histogram = planned[index]
                 if histogram is None:
-                    histogram = self._planned[index] = self._histogram(self._plan.keys[index])
+                    histogram = planned[index] = self._histogram(self._plan.keys[index])
                 histogram.observe(value, trace)
-            index += 1
 
     def observe(self, key: tuple[str, ...], value: float, trace: str | None) -> None:
         """Count a value in a histogram; ``key`` is its name and its further labels."""
@@ -133,9 +132,9 @@ class RequestMetrics:
 
     def __init__(self, max_tenants: int = _MAX_TENANTS) -> None:
         self._lock = threading.Lock()
-        self._tenant = Bounded(max_tenants)
-        self._names = tuple(Bounded(_MAX_NAMES) for _ in REQUEST)
+        self._names = (*(Bounded(_MAX_NAMES) for _ in REQUEST), Bounded(max_tenants))
         self._series: dict[tuple[str, ...], _Series] = {}
+        self._known: dict[tuple[str, ...], tuple[_Series, _Series]] = {}
 
     def observe(self, engine: RequestRecord | None, gateway: RequestRecord | None) -> None:
         """Count one request, as its engine and its gateway saw it; one of them may be missing."""
@@ -143,21 +142,28 @@ class RequestMetrics:
         if first is None:
             return
         other = gateway or first
+        labels = (
+            first.engine or other.engine or "",
+            first.server or other.server or "",
+            first.model or other.model or "",
+            first.tenant or other.tenant or UNKNOWN_TENANT,
+        )
         with self._lock:
-            base = (
-                self._names[0](first.engine or other.engine or ""),
-                self._names[1](first.server or other.server or ""),
-                self._names[2](first.model or other.model or ""),
-            )
-            tenant = self._tenant(first.tenant or other.tenant or UNKNOWN_TENANT)
-            of_place = self._of(base, _OF_PLACE)
+            of_place, of_tenant = self._known.get(labels) or self._bounded(labels)
             of_place.record(first)
             made = first.output_tokens
             if first.decode_seconds is not None and made is not None and made > 1:
                 of_place.observe(_PER_TOKEN, first.decode_seconds / (made - 1), first.trace_id)
-            of_tenant = self._of((*base, tenant), _OF_TENANT)
             of_tenant.record(first)
             _load(first, other, of_tenant)
+
+    def _bounded(self, labels: tuple[str, str, str, str]) -> tuple[_Series, _Series]:
+        """Find the series of label values, of which there may be too many."""
+        bounded = tuple(name(label) for name, label in zip(self._names, labels, strict=True))
+        found = self._of(bounded[:-1], _OF_PLACE), self._of(bounded, _OF_TENANT)
+        if bounded == labels:
+            self._known[labels] = found
+        return found
 
     def _of(self, labels: tuple[str, ...], plan: _Plan) -> _Series:
         found = self._series.get(labels)
