@@ -8,10 +8,27 @@ nvml.h), or the field of a dcgm-exporter (see ``dcgm``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tailscope.catalogue.model import PREFIX, Across, Kind, Metric, Unit
 
 GPU = ("gpu", "uuid", "model_name", "gi", "profile")
 """Labels of a GPU series; ``gi`` and ``profile`` are empty but for MIG instances."""
+
+ROUNDING = 1.05
+"""Largest ratio that is still taken for 1: counters of cycles are read one after the other."""
+
+MOST: Mapping[Unit, float] = MappingProxyType(
+    {
+        Unit.CELSIUS: 200.0,
+        Unit.WATTS: 20e3,
+        Unit.HERTZ: 20e9,
+        Unit.BYTES: float(1 << 46),
+        Unit.BYTES_PER_SECOND: 20e12,
+    }
+)
+"""Beyond what hardware can be: a gauge above it was never set. Not for counters."""
 
 _ACTIVITY_BUCKETS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
@@ -85,7 +102,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         f"{PREFIX}gpu_source_info",
         Kind.GAUGE,
-        "Which source gives what: health readings, or activity; the value is always 1.",
+        "Which source gives the readings, health or activity, of a GPU; the value is always 1.",
         ("gpu", "uuid", "readings", "source"),
         across=Across.MAX,
     ),
@@ -128,7 +145,11 @@ METRICS: tuple[Metric, ...] = (
         across=Across.MEAN,
     ),
     # Memory
-    _gauge("memory_used_bytes", "Memory in use, without what the driver reserves.", Unit.BYTES),
+    _gauge(
+        "memory_used_bytes",
+        "Memory in use, without what the driver reserves where the driver tells it apart (R510).",
+        Unit.BYTES,
+    ),
     _gauge("memory_free_bytes", "Memory that is free.", Unit.BYTES),
     _gauge("memory_reserved_bytes", "Memory that the driver reserves for itself.", Unit.BYTES),
     _gauge("memory_total_bytes", "Memory of the GPU.", Unit.BYTES),
@@ -163,7 +184,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter(
         "throttled_seconds",
-        "Time for which clocks were held down, by reason; idleness is no reason.",
+        "Time for which clocks were held down, by reason; hw_slowdown covers the other hw_ ones.",
         Unit.SECONDS,
         ("reason",),
         stored=True,
@@ -181,7 +202,7 @@ METRICS: tuple[Metric, ...] = (
     # Faults
     _counter(
         "xid_errors",
-        "XID events since the exporter started, by code and class of action.",
+        "XID events that came while the exporter watched, by code and class of action.",
         labels=("xid", "action"),
         stored=True,
     ),
@@ -193,7 +214,11 @@ METRICS: tuple[Metric, ...] = (
         Unit.SECONDS,
         Across.MAX,
     ),
-    _counter("ecc_errors", "Memory errors by type: corrected or uncorrected.", labels=("type",)),
+    _counter(
+        "ecc_errors",
+        "Memory errors since the driver was loaded, by type: corrected or uncorrected.",
+        labels=("type",),
+    ),
     _gauge(
         "remapped_rows",
         "Memory rows that were replaced, by type: corrected or uncorrected.",
@@ -207,8 +232,15 @@ METRICS: tuple[Metric, ...] = (
     _gauge("remap_failed", "Whether a row could not be replaced (1).", across=Across.MAX),
     _gauge(
         "recovery_action",
-        "What the driver asks for: 1 for the action that holds, of none, reset, reboot, drain.",
+        "What the driver asks for: 1 for the action that holds, of none, reset_gpu, "
+        "restart_node, drain_p2p, drain_and_reset, other.",
         labels=("action",),
         across=Across.MAX,
+    ),
+    Metric(
+        f"{PREFIX}gpu_call_errors_total",
+        Kind.COUNTER,
+        "Calls into the GPU's library that failed, but for what a GPU does not support.",
+        ("call", "code"),
     ),
 )
