@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from tailscope.catalogue import METRICS, PREFIX, Unit, dcgm, xid
+from tailscope.exporter.dcgmpage import DcgmPage
 from tests.dcgmpages import (
     A100,
     BLANKS,
@@ -27,9 +30,6 @@ from tests.dcgmpages import (
     published,
     values,
 )
-
-from tailscope.catalogue import METRICS, PREFIX, Unit, dcgm, xid
-from tailscope.exporter.dcgmpage import DcgmPage
 
 GPU_LABELS = ("gpu", "uuid", "model_name", "gi", "profile")
 

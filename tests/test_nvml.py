@@ -6,17 +6,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.fakenvml.fixtures import Start, fake, old_fake, start
-from tests.fakenvml.rig import UUID
 
 from tailscope.catalogue import METRICS, PREFIX, gpu, nvml
+from tailscope.exporter.sources.nvml.library import Library, Unsupported
+from tests.fakenvml.fixtures import Start, fake, old_fake, start
+from tests.fakenvml.rig import UUID
 
 __all__ = ["fake", "old_fake", "start"]
 
 GIB = 1 << 30
 
 # Of a healthy H100 under load, in NVML's units, as fakenvml.c has them: name, labels, our value.
-VALUES = (
+VALUES: tuple[tuple[str, dict[str, str], float], ...] = (
     ("gpu_utilization_ratio", {}, 0.97),
     ("gpu_memory_utilization_ratio", {}, 0.60),
     ("gpu_memory_used_bytes", {}, 74289512448.0),
@@ -384,6 +385,7 @@ def test_gpm_that_is_not_permitted(start: Start) -> None:
     assert page.get("gpu_sm_active_ratio") is None
     assert not page.all("gpu_source_info", readings="activity")
     assert page.get("gpu_call_errors_total", call="nvmlGpmSampleGet", code="no_permission") == 1
+    assert rig.log.count("no SM and DRAM activity: nvmlGpmSampleGet: no_permission") == 1
 
 
 def test_recovery_actions(start: Start) -> None:
@@ -435,3 +437,32 @@ def test_bounds_are_those_of_the_catalogue(start: Start) -> None:
     assert [sample.labels["le"] for sample in buckets] == [*map(str, bounds), "+Inf"]
     assert gpu.ROUNDING > 1
     assert [sample.value for sample in buckets][-2:] == [1, 1]
+
+
+class OldBinding:
+    """What the package ``pynvml`` up to 11.4 puts in the place of ``nvidia-ml-py``."""
+
+    __file__ = "site-packages/pynvml/__init__.py"
+
+    class NVMLError(Exception):
+        """Its error."""
+
+        value = 3
+
+    def nvmlDeviceGetName(self, handle: object) -> bytes:
+        """Texts are bytes there."""
+        return b"Tesla V100 \xff"
+
+    def nvmlDeviceGetUUID(self, handle: object) -> bytes:
+        """Nor does it know all functions of a later one."""
+        raise self.NVMLError
+
+
+def test_an_old_binding(caplog: pytest.LogCaptureFixture) -> None:
+    library = Library(OldBinding())
+    assert "install nvidia-ml-py" in caplog.text
+    assert OldBinding.__file__ in caplog.text
+    assert library.text("nvmlDeviceGetName", None) == "Tesla V100 �"
+    for name in ("nvmlDeviceGetUUID", "nvmlGpmSampleGet"):
+        with pytest.raises(Unsupported):
+            library.text(name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.fakenvml.fixtures import Start, fake, start
 from tests.fakenvml.rig import UUID, Rig
 
@@ -32,14 +33,13 @@ def test_the_mean_of_the_whole_interval(start: Start) -> None:
 
 
 def test_a_burst_of_a_second_is_seen_at_a_scrape_every_30(start: Start) -> None:
-    rig = start(gpu0__gpm__2=0, gpu0__gpm__10=0)
+    rig = start(gpu0__gpm__2=0, gpu0__gpm__10=0, gpu0__util=0)
     rig.read()
     rig.tick()
     before = rig.page()
     for second in range(30):
         busy = second == 17
-        # The state holds until the next one: it is set before the second that it is of.
-        rig.state.set({"gpu0.gpm.2": 90 if busy else 0, "gpu0.gpm.10": 60 if busy else 0})
+        rig.change(gpu0__gpm__2=90 if busy else 0, gpu0__gpm__10=60 if busy else 0)
         rig.tick()
     after = rig.page()
     assert after.get(SM) == 0  # the gauge has forgotten it
@@ -80,12 +80,12 @@ def test_a_read_that_comes_at_once_keeps_the_answer(start: Start) -> None:
     rig.read()
     rig.tick()
     rig.clear()
-    rig.state.set({"gpu0.gpm.2": 100})
+    rig.change(gpu0__gpm__2=100)
     rig.tick(0.05)
     assert rig.page().get(SM) == 0.5
     assert rig.counts()["nvmlGpmMetricsGet"] == 0
     rig.tick(0.95)  # over the whole second, with the sample from before
-    assert rig.page().get(SM) == 1
+    assert rig.page().get(SM) == pytest.approx(1)
 
 
 def test_an_interval_below_a_second(start: Start) -> None:
@@ -94,7 +94,7 @@ def test_an_interval_below_a_second(start: Start) -> None:
         rig.tick()
     rig.tick(gpu0__gpm__2=100)
     rig.tick()
-    assert rig.page().get(SM) == 1
+    assert rig.page().get(SM) == pytest.approx(1)
 
 
 def test_after_a_gap_it_begins_anew(start: Start) -> None:
@@ -181,7 +181,7 @@ def test_counters_that_stand_still_are_not_believed(start: Start) -> None:
     assert None in found[5:7]  # began anew
     assert found[-3:] == [None] * 3  # and then no more
     assert rig.page().get("gpu_up") == 1
-    rig.state.set({"gpu0.gpm.2": 70})
+    rig.change(gpu0__gpm__2=70)
     rig.tick()
     assert rig.page().get(SM) == pytest.approx(0.7)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.fakenvml.library import NoCompiler, built
 from tests.fakenvml.rig import Rig
 

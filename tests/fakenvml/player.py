@@ -5,6 +5,7 @@ A process of its own, for a process can load one ``libnvidia-ml.so.1`` only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import threading
 from typing import Any
 
 import psutil
+import pynvml
 
 from tailscope.exporter.exposition import render
 from tailscope.exporter.health import SourceError
@@ -47,6 +49,11 @@ class Player:
         except SourceError as error:
             return {"reason": error.reason, "message": str(error)}
 
+    def poke(self) -> None:
+        """Make the library look at its state."""
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlSystemGetDriverVersion()
+
     def page(self) -> str:
         """Write the exposition."""
         return render([self._source.lines(True)], None, openmetrics=False).decode()
@@ -59,7 +66,7 @@ class Player:
 
     def uuids(self) -> list[list[str]]:
         """Return the GPUs that were read, and those with GPM."""
-        return [sorted(self._source.uuids()), sorted(self._source.uuids(activity=True))]
+        return [sorted(self._source.boards()), sorted(self._source.activities())]
 
     def usage(self) -> dict[str, int]:
         """Return what the process uses."""

@@ -11,7 +11,7 @@ from tailscope.exporter.carry import Carry
 from tailscope.exporter.dcgmseries import Gpu, Resolver, Target
 from tailscope.exporter.normalise import NotPrometheus
 from tailscope.exporter.reading import Key
-from tailscope.exporter.scrape import MAX_SERIES, SeriesReader
+from tailscope.exporter.scrape import SPARE, SeriesReader
 from tailscope.exporter.xidevents import XidEvents
 
 _UP = f"{PREFIX}gpu_up"
@@ -21,7 +21,8 @@ _XID_TIME = f"{PREFIX}gpu_xid_last_timestamp_seconds"
 _TOTAL = f"{PREFIX}gpu_memory_total_bytes"
 _PARTS = tuple(f"{PREFIX}gpu_memory_{part}_bytes" for part in ("used", "free", "reserved"))
 
-_MAX_GPUS = 256
+_MAX_LOST = 64
+"""GPUs that are gone and still called down; beyond, all of them are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class DcgmPage:
 
     @property
     def unmapped(self) -> frozenset[str]:
-        """Families that are neither mapped nor ignored."""
+        """Families that are neither mapped nor ignored, the first hundred."""
         return frozenset(self._resolver.unmapped)
 
     def read(self, text: str) -> Page:
@@ -136,12 +137,11 @@ class DcgmPage:
 
     def _remember(self, gpus: Mapping[str, Gpu]) -> None:
         self._known.update(gpus)
-        if len(self._known) > _MAX_GPUS:
+        if len(self._known) > len(gpus) + _MAX_LOST:
             self._known = dict(gpus)
+            self._xids.keep(gpus)
 
     def _numbers(self, values: Mapping[Key, tuple[int, float]]) -> dict[Key, float]:
-        if len(self._carries) > MAX_SERIES:
-            self._carries.clear()
         numbers: dict[Key, float] = {}
         reset = False
         for key, (_, value) in values.items():
@@ -149,10 +149,14 @@ class DcgmPage:
                 carry = self._carries.get(key)
                 if carry is None:
                     carry = self._carries[key] = Carry()
-                reset |= carry.update({"": value})
+                reset |= carry.update({"": value}, None)
                 value = carry.totals()[""]
             numbers[key] = value
         self.resets += reset
+        if len(self._carries) > 2 * len(numbers) + SPARE:
+            self._carries = {
+                key: self._carries[key] for key in numbers.keys() & self._carries.keys()
+            }
         return numbers
 
     def _events(self, gathering: _Gathering) -> Iterator[tuple[Key, float]]:

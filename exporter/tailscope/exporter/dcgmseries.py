@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +15,10 @@ from tailscope.exporter.reading import Key
 log = logging.getLogger(__name__)
 
 MAX_XID = 999
-_MAX_UNMAPPED = 1000
+_MAX_UNMAPPED = 100
+
+_UUID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
+"""Switches, processors and links have none."""
 
 _FIELDS = {name: (field, rank) for field in dcgm.FIELDS for rank, name in enumerate(field.names)}
 
@@ -73,13 +77,13 @@ class Resolver:
     """Finds the targets of series.
 
     Attributes:
-        unmapped: Families that are neither mapped nor ignored.
+        unmapped: Families that are neither mapped nor ignored, the first hundred.
     """
 
     def __init__(self) -> None:
         self.unmapped: set[str] = set()
 
-    def __call__(self, name: str, labels: dict[str, str], text: str) -> Target | None:
+    def __call__(self, name: str, labels: dict[str, str]) -> Target | None:
         """Return what becomes of a series; None if nothing does."""
         known = _FIELDS.get(name)
         if known is None:
@@ -92,7 +96,7 @@ class Resolver:
         }
         gi, profile = ours.pop("gi"), ours.pop("profile")
         gpu = Gpu(**ours)
-        if not gpu.uuid or (gi and field.level is dcgm.Level.UNSPLIT):
+        if not _UUID.fullmatch(gpu.uuid) or (gi and field.level is dcgm.Level.UNSPLIT):
             return None
         metric, scale = METRICS[field.metric], field.names[name]
         key: Key | None = None
@@ -121,7 +125,7 @@ class Resolver:
             return
         self.unmapped.add(name)
         if name.startswith(dcgm.PREFIXES):
-            log.warning("dcgm-exporter gives %s, which is not known: left out", name)
+            log.warning("dcgm-exporter gives %.200r, which is not known: left out", name)
 
 
 def _more(field: dcgm.Field, metric: Metric, labels: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -12,61 +12,45 @@ from typing import Generic, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
-MAX_SERIES = 200_000
+SPARE = 1_000
+"""How much more is remembered than twice what the last scrape had, before all is forgotten."""
 
 T = TypeVar("T")
 
 
 class SeriesReader(Generic[T]):
-    """Pairs the samples of a text with what their series become.
+    """Pairs the samples of a text with what their series become. Comments are passed over.
 
     Args:
-        resolve: Says what becomes of a series, from its name, its labels and its whole text; None
-            if nothing does.
-        comment: Takes each comment line that was not seen before.
+        resolve: Says what becomes of a series, from its name and its labels; None if nothing does.
     """
 
-    def __init__(
-        self,
-        resolve: Callable[[str, dict[str, str], str], T | None],
-        comment: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, resolve: Callable[[str, dict[str, str]], T | None]) -> None:
         self._resolve = resolve
-        self._comment = comment
         self._targets: dict[str, T | None] = {}
-        self._comments: set[str] = set()
+        self._room = SPARE
 
     def samples(self, text: str) -> Iterator[tuple[T | None, float]]:
         """Yield each sample's target and its number; a line that is no sample is passed over."""
-        targets = self._targets
-        if len(targets) > MAX_SERIES:
-            self.forget()
+        if len(self._targets) > self._room:
+            # Pods that come and go, or a text that changes each time, must not fill the memory.
+            self._targets = {}
+        count = 0
         for line in text.split("\n"):
-            if not line:
-                continue
-            if line[0] == "#":
-                self._note(line)
+            if not line or line[0] == "#":
                 continue
             name, _, number = line.rpartition(" ")
             try:
-                target = targets[name]
+                target = self._targets[name]
                 value = float(number)
             except (KeyError, ValueError):
-                yield from self._new(line, name)
+                for found in self._new(line, name):
+                    count += 1
+                    yield found
             else:
+                count += 1
                 yield target, value
-
-    def forget(self) -> None:
-        """Parse every series anew from here on."""
-        self._targets.clear()
-        self._comments.clear()
-
-    def _note(self, line: str) -> None:
-        if self._comment is None or line in self._comments:
-            return
-        self._comment(line)
-        if len(self._comments) < MAX_SERIES:
-            self._comments.add(line)
+        self._room = 2 * count + SPARE
 
     def _new(self, line: str, name: str) -> Iterator[tuple[T | None, float]]:
         """Parse a line that was not seen before."""
@@ -76,11 +60,11 @@ class SeriesReader(Generic[T]):
                 for family in text_string_to_metric_families(line + "\n")
                 for sample in family.samples
             ]
-        except (ValueError, KeyError, IndexError):
+        except (ValueError, KeyError, IndexError):  # no sample; the other lines may be some
             return
         for sample in parsed:
-            target = self._resolve(sample.name, sample.labels, name)
+            target = self._resolve(sample.name, sample.labels)
             # With a time stamp or an exemplar the text before the last space is new each time.
-            if sample.timestamp is None and sample.exemplar is None:
+            if name and sample.timestamp is None and sample.exemplar is None:
                 self._targets[name] = target
             yield target, float(sample.value)

@@ -74,6 +74,14 @@ class XidEvents:
         self._totals[uuid] = {**dict.fromkeys(before, 0.0), **totals}
         return new
 
+    def keep(self, uuids: Iterable[str]) -> None:
+        """Forget all other GPUs."""
+        wanted = {*uuids}
+        self._seen &= wanted
+        for kept in (self._last, self._totals, self._counts, self._times):
+            for uuid in kept.keys() - wanted:
+                kept.pop(uuid)
+
     def counts(self, uuid: str) -> Mapping[int, float]:
         """Return the events of a GPU by code, 0 for the codes that matter most."""
         return self._counts.get(uuid, {})

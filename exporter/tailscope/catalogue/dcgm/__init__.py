@@ -62,4 +62,4 @@ SM_ACTIVE = ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO")
 """The field that is off by default: its old name and its new one."""
 
 PROPRIETARY_PACKAGE = "datacenter-gpu-manager-4-proprietary"
-"""Holds the profiling module for Ampere and older since DCGM 4."""
+"""Holds the profiling module for GPUs without GPM, Ada and older, since DCGM 4."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import urlsplit, urlunsplit
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from tailscope.catalogue import METRICS, PREFIX, Kind, dcgm
 from tailscope.exporter.dcgmpage import DcgmPage, Page
@@ -15,6 +16,7 @@ from tailscope.exporter.health import SourceError
 from tailscope.exporter.normalise import NotPrometheus, families
 from tailscope.exporter.reading import Key, Reading, Writer
 from tailscope.exporter.sampler import Sampler
+from tailscope.exporter.scrape import SPARE
 from tailscope.records.samples import Sample, label_text
 
 log = logging.getLogger(__name__)
@@ -29,10 +31,22 @@ SM_ACTIVE = "sm_active"
 FROZEN_SECONDS = 300.0
 """dcgm-exporter collects every 30 s; one that lost its host engine shows old values for ever."""
 
+_MAX_LINES = 50_000
+"""16 GPUs in seven parts with every field that DCGM has come to less."""
+
 _ENERGY = f"{PREFIX}gpu_energy_joules_total"
 _SM_ACTIVE = f"{PREFIX}gpu_sm_active_ratio"
 _RESETS = METRICS[f"{PREFIX}source_resets_total"]
 _UNMAPPED = METRICS[f"{PREFIX}source_unmapped_families"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """All that one good read gave; replaced as a whole."""
+
+    reading: Reading = field(default_factory=Reading)
+    sampled: Lines = field(default_factory=dict)
+    own: Lines = field(default_factory=dict)
 
 
 class DcgmSource:
@@ -65,18 +79,19 @@ class DcgmSource:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         parts = urlsplit(url)
-        self.name = f"dcgm:{parts.netloc}"
+        path = parts.path.rstrip("/") or dcgm.PATH
+        self.name = f"dcgm:{_server(url)}"
         self.gives: Mapping[str, frozenset[str]] = {}
+        self._shown = parts._replace(netloc=_server(url), path=path, query="", fragment="").geturl()
         self._deadline = deadline
         self._keep = keep
         self._only_for = activity_only_for
         self._now = now
-        path = parts.path.rstrip("/") or dcgm.PATH
-        self._fetcher = Fetcher(urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")))
+        self._fetcher = Fetcher(parts._replace(path=path, fragment="").geturl())
         self._page = DcgmPage()
         self._writer = Writer()
         self._sampler = Sampler(longest)
-        self._published: tuple[Reading, Lines] = (Reading(), {})
+        self._snapshot = _Snapshot()
         self._label_texts: dict[Key, str] = {}
         self._last: tuple[str, float] = ("", 0.0)
         self._message = ""
@@ -99,7 +114,8 @@ class DcgmSource:
             raise
         self.gives = {uuid: _gives(metrics) for uuid, metrics in page.metrics.items()}
         reading = Reading(self._chosen(page.numbers))
-        self._published = (reading, self._sampler.observe(self._now(), reading.numbers))
+        sampled = self._sampler.observe(self._now(), reading.numbers)
+        self._snapshot = _Snapshot(reading, sampled, self._own())
         self._store(reading)
         return self._say(page)
 
@@ -117,15 +133,18 @@ class DcgmSource:
     def _text(self, body: Body) -> str:
         if "json" in body.content_type or "html" in body.content_type:
             raise SourceError(
-                "not_prometheus", f"{self._fetcher.url} gives no metrics but {body.content_type}"
+                "not_prometheus", f"{self._shown} gives no metrics but {body.content_type}"
             )
-        return body.content.decode("utf-8", "replace")
+        text = body.content.decode("utf-8", "replace")
+        if text.count("\n") > _MAX_LINES:
+            raise SourceError("too_many_series", f"{self._shown} has more than {_MAX_LINES} lines")
+        return text
 
     def _no_metrics(self, text: str, why: str) -> SourceError:
         seen = ", ".join(families(text)) or "none"
         return SourceError(
             "no_metrics",
-            f"{self._fetcher.url} names no GPU ({why}). dcgm-exporter names none before it "
+            f"{self._shown} names no GPU ({why}). dcgm-exporter names none before it "
             f"collected for the first time, 30 s after its start. First families: {seen}",
         )
 
@@ -139,7 +158,7 @@ class DcgmSource:
         ):
             raise SourceError(
                 "frozen",
-                f"{self._fetcher.url} has shown the same values for {FROZEN_SECONDS:.0f} s, energy "
+                f"{self._shown} has shown the same values for {FROZEN_SECONDS:.0f} s, energy "
                 "among them; restart dcgm-exporter, its DCGM host engine may be gone",
             )
 
@@ -157,6 +176,8 @@ class DcgmSource:
     def _store(self, reading: Reading) -> None:
         if self._keep is None:
             return
+        if len(self._label_texts) > 2 * len(reading.numbers) + SPARE:
+            self._label_texts = {}
         now = time.time_ns()
         samples = []
         for key, value in reading.numbers.items():
@@ -175,25 +196,26 @@ class DcgmSource:
 
     def _say(self, page: Page) -> str:
         """Say what the page has and what it lacks; once, and again when that changes."""
-        message = f"dcgm-exporter answers at {self._fetcher.url}: {_summary(page, self.gives)}"
+        message = f"dcgm-exporter answers at {self._shown}: {_summary(page, self.gives)}"
         if self._message and message != self._message:
             log.warning("source %s: %s", self.name, message)
         self._message = message
         return message
 
+    def _own(self) -> Lines:
+        values = ((_RESETS, self._page.resets), (_UNMAPPED, len(self._page.unmapped)))
+        return {
+            metric.name: [Line(series(metric.name, metric.labels, (self.name,)), value)]
+            for metric, value in values
+        }
+
     def lines(self, fresh: bool) -> Lines:
         """Return what was read; nothing of the GPUs if it is old, for then nothing is known."""
-        reading, sampled = self._published
-        found: dict[str, list[Line]] = {}
+        snapshot = self._snapshot
+        found: dict[str, Sequence[Line]] = dict(snapshot.own)
         if fresh:
-            found.update(self._writer.lines(reading))
-            found.update({name: list(lines) for name, lines in sampled.items()})
-        for metric, value in (
-            (_RESETS, self._page.resets),
-            (_UNMAPPED, len(self._page.unmapped)),
-        ):
-            text = series(metric.name, metric.labels, (self.name,))
-            found[metric.name] = [Line(text, value)]
+            found.update(self._writer.lines(snapshot.reading))
+            found.update(snapshot.sampled)
         return found
 
     def close(self) -> None:
@@ -213,21 +235,28 @@ def _gives(metrics: frozenset[str]) -> frozenset[str]:
 
 
 def _summary(page: Page, gives: Mapping[str, frozenset[str]]) -> str:
-    idle = [uuid for uuid, given in gives.items() if ACTIVITY not in given]
-    blind = [uuid for uuid, given in gives.items() if ACTIVITY in given and SM_ACTIVE not in given]
     parts = [f"{len(gives)} of {page.gpus} GPUs can be read"]
-    if idle:
+    inactive = [uuid for uuid, given in gives.items() if ACTIVITY not in given]
+    blind = [uuid for uuid, given in gives.items() if ACTIVITY in given and SM_ACTIVE not in given]
+    if inactive:
         parts.append(
-            f"no activity of {_of(idle, gives)}: the fields DCGM_FI_PROF_* are missing; Ampere and "
-            f"older need the package {dcgm.PROPRIETARY_PACKAGE}, GeForce before Blackwell has none"
+            f"no activity of {_of(inactive, gives)}: no DCGM_FI_PROF_ fields; before Hopper they "
+            f"need {dcgm.PROPRIETARY_PACKAGE}, before Blackwell GeForce has none"
         )
     if blind:
         parts.append(
-            f"no SM activity of {_of(blind, gives)}: the field {dcgm.SM_ACTIVE[page.renamed]} is "
-            "off by default, add it to dcgm-exporter's counters file"
+            f"no SM activity of {_of(blind, gives)}: {dcgm.SM_ACTIVE[page.renamed]} is off by "
+            "default, add it to dcgm-exporter's counters file"
         )
     return "; ".join(parts)
 
 
 def _of(some: Sequence[str], every: Mapping[str, frozenset[str]]) -> str:
-    return "any" if len(some) == len(every) else ", ".join(some)
+    if len(some) == len(every):
+        return "any"
+    return some[0] if len(some) == 1 else f"{len(some)}"
+
+
+def _server(url: str) -> str:
+    """Return ``host:port`` of a URL, without the name and the password that may be in it."""
+    return urlsplit(url).netloc.rpartition("@")[2]

@@ -9,7 +9,7 @@ from tailscope.catalogue import METRICS, Kind
 from tailscope.catalogue.nvml import CALLS, GPM, SELDOM_SECONDS, Call, Value
 from tailscope.exporter.reading import Key
 from tailscope.exporter.sources.nvml.device import Device
-from tailscope.exporter.sources.nvml.doubt import Doubt
+from tailscope.exporter.sources.nvml.doubt import Doubt, Verdict
 from tailscope.exporter.sources.nvml.fields import Fields
 from tailscope.exporter.sources.nvml.gpm import Gpm, shortest_window, supported
 from tailscope.exporter.sources.nvml.identity import Identity
@@ -153,10 +153,10 @@ class Board:
             self.trouble = str(error) if error.code == _NO_PERMISSION else ""
 
     def _judged(self, numbers: Mapping[Key, float], found: dict[Key, float]) -> dict[Key, float]:
-        self._doubt.look(numbers, found)
-        if self._doubt.begin_anew():
+        verdict = self._doubt.judge(numbers, found)
+        if verdict is Verdict.BEGIN_ANEW:
             self._gpm.forget()
-        if self._doubt.drop():
+        if verdict is Verdict.DROP:
             return {}
         counters = {key.metric for key in numbers}
         return {

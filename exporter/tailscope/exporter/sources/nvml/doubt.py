@@ -8,6 +8,7 @@ be stuck at 100 % after a process was killed. With the power of a busy GPU it is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 
 from tailscope.catalogue import PREFIX
 from tailscope.catalogue.nvml import SM_ACTIVE
@@ -21,30 +22,33 @@ _BUSY = 0.95
 _WARM = 0.5
 
 
+class Verdict(Enum):
+    """What to do with the activity that was read."""
+
+    BELIEVE = auto()
+    BEGIN_ANEW = auto()
+    DROP = auto()
+
+
 class Doubt:
     """Watches one GPU."""
 
     def __init__(self) -> None:
         self._odd = 0
 
-    def begin_anew(self) -> bool:
-        """Whether GPM should drop its sample."""
-        return self._odd == READS
-
-    def drop(self) -> bool:
-        """Whether the activity is not to be believed."""
-        return self._odd > 2 * READS
-
-    def look(self, numbers: Mapping[Key, float], activity: Mapping[Key, float]) -> None:
-        """Compare what a read gave."""
+    def judge(self, numbers: Mapping[Key, float], activity: Mapping[Key, float]) -> Verdict:
+        """Compare the activity with the other readings."""
         active = _of(activity, SM_ACTIVE)
         if active is None:
-            return
+            return Verdict.BELIEVE
         power = _of(numbers, f"{PREFIX}gpu_power_watts") or 0.0
         limit = _of(numbers, f"{PREFIX}gpu_power_limit_watts")
         busy = (_of(numbers, f"{PREFIX}gpu_utilization_ratio") or 0.0) >= _BUSY
         odd = active < _IDLE and busy and limit is not None and power > _WARM * limit
         self._odd = self._odd + 1 if odd else 0
+        if self._odd == READS:
+            return Verdict.BEGIN_ANEW
+        return Verdict.DROP if self._odd > 2 * READS else Verdict.BELIEVE
 
 
 def _of(numbers: Mapping[Key, float], metric: str) -> float | None:

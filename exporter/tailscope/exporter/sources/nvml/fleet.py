@@ -12,8 +12,8 @@ from tailscope.exporter.sources.nvml.lane import Lane
 from tailscope.exporter.sources.nvml.library import DriverGone, Library
 from tailscope.exporter.sources.nvml.slot import Outcome, Slot
 
-CLOSE_SECONDS = 1.0
-"""How long those inside NVML are waited for before it is closed."""
+CLOSE_SECONDS = 0.7
+"""How long those inside NVML are waited for before it is closed; longer than a wait for events."""
 
 RELOOK_SECONDS = 60.0
 """How long a GPU is lost, while others work, before NVML is opened anew for its sake."""
@@ -67,7 +67,8 @@ class Fleet:
         """
         if not self._library.is_open:
             if not self._retry.ready(now):
-                raise self.failure
+                # A new one each time: one that is raised again grows by a traceback.
+                raise SourceError(self.failure.reason, str(self.failure))
             self._open(now)
         self._round(accept)
         if self._wants_anew(now):

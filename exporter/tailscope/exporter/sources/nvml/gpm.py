@@ -101,10 +101,11 @@ class Gpm:
         request.version = 1
         request.numMetrics = len(self._metrics)
         request.sample1, request.sample2 = older, newer
-        for entry, (metric, _) in zip(request.metrics, self._metrics, strict=False):
-            entry.metricId = metric.number
+        answers = request.metrics
+        for place, (metric, _) in enumerate(self._metrics):
+            answers[place].metricId = metric.number
         self._device.run("nvmlGpmMetricsGet", request)
-        return _believed(request.metrics, self._metrics)
+        return _believed(answers, self._metrics)
 
     def forget(self) -> None:
         """Begin anew at the next read."""
@@ -124,7 +125,8 @@ class Gpm:
 
 def _believed(answers: Any, metrics: Sequence[tuple[GpmMetric, Key]]) -> dict[Key, float]:
     found: dict[Key, float] = {}
-    for answer, (metric, key) in zip(answers, metrics, strict=False):
+    for place, (metric, key) in enumerate(metrics):
+        answer = answers[place]
         if answer.nvmlReturn == 0:
             value = plausible(key.metric, metric.value.ours(answer.value), ROUNDING)
             if value is not None:

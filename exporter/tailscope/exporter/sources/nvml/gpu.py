@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tailscope.catalogue import METRICS, PREFIX, Kind
+from tailscope.catalogue import PREFIX
 from tailscope.exporter.exposition import Lines
 from tailscope.exporter.reading import Key
 from tailscope.exporter.sampler import Sampler
@@ -14,7 +14,6 @@ from tailscope.exporter.sources.nvml.identity import Identity
 from tailscope.exporter.sources.nvml.ledger import Ledger
 from tailscope.exporter.sources.nvml.library import word
 from tailscope.exporter.sources.nvml.slot import Outcome
-from tailscope.records.samples import Sample, label_text
 
 log = logging.getLogger(__name__)
 
@@ -57,25 +56,22 @@ class Gpu:
     Attributes:
         shown: What a page says of it; replaced as a whole.
         why: Why it is not up, in a word; ``ok`` if it is.
-        trouble: Why GPM does not work where it should, else empty.
     """
 
     def __init__(self, identity: Identity, longest: float) -> None:
         self.ledger = Ledger()
         self.shown = Shown(identity)
         self.why = self._told = "starting"
-        self.trouble = ""
+        self._trouble = self._told_trouble = ""
         self._sampler = Sampler(longest)
-        self._label_texts: dict[Key, str] = {}
 
     def accept(self, outcome: Outcome) -> None:
         """Take what a read gave."""
         identity = outcome.identity or self.shown.identity
-        self.trouble = outcome.trouble
         if outcome.error is not None:
             self.lose(word(outcome.error.code), identity)
             return
-        self.why = "ok"
+        self.why, self._trouble = "ok", outcome.trouble
         sampled = self._sampler.observe(outcome.taken, outcome.numbers)
         numbers = dict(outcome.numbers)
         numbers.update(_facts(identity, outcome))
@@ -94,23 +90,9 @@ class Gpu:
             log.info("GPU %s (%s) can be read again", identity.gpu, identity.uuid)
         elif self.why not in ("ok", before):
             log.warning("GPU %s (%s) cannot be read: %s", identity.gpu, identity.uuid, self.why)
-
-    def samples(self, time_ns: int) -> Iterator[Sample]:
-        """Yield what goes into the store: no counter before its first step."""
-        if len(self._label_texts) > 1_000:
-            self._label_texts = {}
-        numbers = {**self.shown.numbers, up_key(self.shown.identity): float(self.shown.up)}
-        for key, value in numbers.items():
-            metric = METRICS[key.metric]
-            if metric.stored and (value or metric.kind is not Kind.COUNTER):
-                yield Sample(time_ns, key.metric, self._label_text(key), value)
-
-    def _label_text(self, key: Key) -> str:
-        text = self._label_texts.get(key)
-        if text is None:
-            labels = dict(zip(METRICS[key.metric].labels, key.values, strict=True))
-            text = self._label_texts[key] = label_text(labels)
-        return text
+        if self._trouble != self._told_trouble:
+            self._told_trouble = self._trouble
+            log.warning("GPU %s: no SM and DRAM activity: %s", identity.gpu, self._trouble)
 
 
 def up_key(identity: Identity) -> Key:

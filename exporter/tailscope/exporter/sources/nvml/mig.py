@@ -62,6 +62,7 @@ class Mig:
         self._shortest = shortest
         self._instances: list[_Instance] = []
         self._looked: float | None = None
+        self._most: int | None = None
         self._next = 0
 
     def mode(self) -> str:
@@ -124,16 +125,17 @@ class Mig:
         if fresh and all(map(self._same, self._instances)):
             return
         self._looked = now
-        before = {(entry.gi, entry.uuid): entry for entry in self._instances}
+        known = {entry.uuid: entry for entry in self._instances}
         after: dict[int, _Instance] = {}
-        for handle, gi, uuid, profile in self._found():
-            if gi in after:
-                continue  # a second compute instance in it
-            known = before.pop((gi, uuid), None)
-            after[gi] = known or self._new(handle, gi, uuid, profile)
-            after[gi].device.handle = handle
-        for gone in before.values():
-            gone.gpm.free()
+        for handle, uuid in self._found():
+            instance = known.get(uuid) or self._new(handle, uuid)
+            # A second compute instance in it has a UUID of its own, and the same activity.
+            if instance is not None and instance.gi not in after:
+                instance.device.handle = handle
+                after[instance.gi] = instance
+        for gone in self._instances:
+            if after.get(gone.gi) is not gone:
+                gone.gpm.free()
         self._instances = [after[gi] for gi in sorted(after)]
 
     def _same(self, instance: _Instance) -> bool:
@@ -143,35 +145,41 @@ class Mig:
         except (CallFailed, GpuLost, Unsupported):
             return False
 
-    def _found(self) -> list[tuple[Any, int, str, str]]:
-        library = self._parent.library
-        found: list[tuple[Any, int, str, str]] = []
-        try:
-            most = int(library.call("nvmlDeviceGetMaxMigDeviceCount", self._parent.handle))
-        except (CallFailed, Unsupported):
-            return found
-        for index in range(most):
+    def _found(self) -> list[tuple[Any, str]]:
+        """Return handle and UUID of each MIG device."""
+        library, parent = self._parent.library, self._parent.handle
+        found: list[tuple[Any, str]] = []
+        for index in range(self._places()):
             try:
-                handle = library.call(
-                    "nvmlDeviceGetMigDeviceHandleByIndex", self._parent.handle, index
-                )
-                gi = int(library.call("nvmlDeviceGetGpuInstanceId", handle))
-                uuid = library.text("nvmlDeviceGetUUID", handle)
-                hit = _PROFILE.search(library.text("nvmlDeviceGetName", handle))
+                handle = library.call("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
+                found.append((handle, library.text("nvmlDeviceGetUUID", handle)))
             except (CallFailed, Unsupported):
-                continue  # no instance at this index, or it went away
-            found.append((handle, gi, uuid, hit[1] if hit else ""))
+                continue  # none at this index, or it went away
         return found
 
-    def _new(self, handle: Any, gi: int, uuid: str, profile: str) -> _Instance:
+    def _places(self) -> int:
+        if self._most is None:
+            try:
+                self._most = int(self._parent.call("nvmlDeviceGetMaxMigDeviceCount"))
+            except (CallFailed, Unsupported):
+                return 0
+        return self._most
+
+    def _new(self, handle: Any, uuid: str) -> _Instance | None:
         parent = self._parent
-        labels = self._identity.labels(str(gi), profile)
+        library = parent.library
+        try:
+            gi = int(library.call("nvmlDeviceGetGpuInstanceId", handle))
+            hit = _PROFILE.search(library.text("nvmlDeviceGetName", handle))
+        except (CallFailed, Unsupported):
+            return None
+        labels = self._identity.labels(str(gi), hit[1] if hit else "")
 
         def take(sample: Any) -> object:
             return parent.call("nvmlGpmMigSampleGet", gi, sample)
 
         gpm = Gpm(parent, take, labels, instance=True, clock=self._clock, shortest=self._shortest)
-        return _Instance(gi, uuid, Device(parent.library, handle), gpm, labels)
+        return _Instance(gi, uuid, Device(library, handle), gpm, labels)
 
     def free(self) -> None:
         """Give back what is held of NVML, which must be open."""

@@ -7,6 +7,13 @@ import math
 from tailscope.catalogue import METRICS, Kind, Unit
 from tailscope.catalogue.gpu import MOST
 
+_MOST = {
+    name: MOST.get(metric.unit, math.inf) if metric.kind is Kind.GAUGE else math.inf
+    for name, metric in METRICS.items()
+    if metric.unit is not Unit.RATIO
+}
+"""Largest value that is believed, of all but ratios."""
+
 
 def plausible(metric: str, value: float, most_ratio: float = 1.0) -> float | None:
     """Return a value that can be, or None.
@@ -16,11 +23,8 @@ def plausible(metric: str, value: float, most_ratio: float = 1.0) -> float | Non
         value: In its unit.
         most_ratio: Largest ratio that is taken for 1.
     """
-    if not math.isfinite(value) or value < 0:
-        return None
-    entry = METRICS[metric]
-    if entry.unit is Unit.RATIO:
-        return min(value, 1.0) if value <= most_ratio else None
-    if entry.kind is Kind.GAUGE and value > MOST.get(entry.unit, math.inf):
-        return None
-    return value
+    most = _MOST.get(metric)
+    if most is None:
+        return min(value, 1.0) if 0 <= value <= most_ratio else None
+    # Not a number compares with nothing, and so is left out.
+    return value if 0 <= value <= most and value != math.inf else None

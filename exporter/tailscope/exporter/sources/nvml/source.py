@@ -8,26 +8,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tailscope.catalogue import PREFIX
 from tailscope.exporter.exposition import Line, Lines
 from tailscope.exporter.health import SourceError
+from tailscope.exporter.poller import STALE_INTERVALS
 from tailscope.exporter.reading import Key, Reading, Writer
 from tailscope.exporter.sources.nvml.board import Board
 from tailscope.exporter.sources.nvml.fleet import Fleet
 from tailscope.exporter.sources.nvml.gpu import Gpu, Shown, up_key
 from tailscope.exporter.sources.nvml.identity import Identity, identify
 from tailscope.exporter.sources.nvml.library import Library, trouble
+from tailscope.exporter.sources.nvml.shelf import Shelf
 from tailscope.exporter.sources.nvml.slot import Outcome
 from tailscope.exporter.sources.nvml.xid import XidWatch
 from tailscope.records.samples import Sample
 
 log = logging.getLogger(__name__)
-
-STALE_INTERVALS = 3
-"""Intervals after which a GPU that does not answer is taken for one that cannot be read."""
 
 _CALL_ERRORS = f"{PREFIX}gpu_call_errors_total"
 
@@ -65,7 +64,7 @@ class NvmlSource:
     ) -> None:
         self._interval = interval
         self._longest = longest
-        self._keep = keep
+        self._shelf = Shelf(keep)
         self._clock = clock
         self._nvml = binding()
         self._library = Library(self._nvml)
@@ -140,10 +139,13 @@ class NvmlSource:
                 gpu.lose("hanging")
             gpu.tell()
         shown = [*(gpu.shown for gpu in gpus.values()), *self._nameless(gpus)]
-        self._shown = tuple(sorted(shown, key=lambda entry: int(entry.identity.gpu)))
-        if self._keep is not None:
-            time_ns = time.time_ns()
-            self._keep([sample for gpu in gpus.values() for sample in gpu.samples(time_ns)])
+        before, self._shown = (
+            self._shown,
+            tuple(sorted(shown, key=lambda entry: int(entry.identity.gpu))),
+        )
+        # Of a GPU that is still being read there is nothing new to keep.
+        old = set(map(id, before))
+        self._shelf.put(self._numbers(entry for entry in self._shown if id(entry) not in old))
 
     def _nameless(self, gpus: dict[str, Gpu]) -> list[Shown]:
         """GPUs that never said who they are."""
@@ -177,26 +179,35 @@ class NvmlSource:
     def lines(self, fresh: bool) -> Lines:
         """Return what was read of each GPU that is fresh, and of each whether it is up."""
         oldest = self._clock() - STALE_INTERVALS * self._interval
-        numbers: dict[Key, float] = {}
+        shown = [
+            entry if fresh and entry.up and entry.read >= oldest else Shown(entry.identity)
+            for entry in self._shown
+        ]
         sampled: dict[str, list[Line]] = {}
-        for shown in self._shown:
-            up = fresh and shown.up and shown.read >= oldest
-            numbers[up_key(shown.identity)] = 1.0 if up else 0.0
-            if up:
-                numbers.update(shown.numbers)
-                for name, lines in shown.sampled.items():
-                    sampled.setdefault(name, []).extend(lines)
-        numbers.update(self._xid.numbers())
+        for entry in shown:
+            for name, lines in entry.sampled.items():
+                sampled.setdefault(name, []).extend(lines)
+        numbers = self._numbers(shown)
         for labels, count in self._library.failures():
             numbers[Key(_CALL_ERRORS, labels)] = float(count)
         return {**self._writer.lines(Reading(numbers)), **sampled}
 
-    def uuids(self, activity: bool = False) -> frozenset[str]:
-        """Return the GPUs that were read last time; with ``activity``, those that have GPM."""
+    def _numbers(self, shown: Iterable[Shown]) -> dict[Key, float]:
+        found: dict[Key, float] = {}
+        for entry in shown:
+            found[up_key(entry.identity)] = float(entry.up)
+            found.update(entry.numbers)
+        found.update(self._xid.numbers())
+        return found
+
+    def boards(self) -> frozenset[str]:
+        """Return the UUIDs of the GPUs that were read last."""
+        return frozenset(shown.identity.uuid for shown in self._shown if shown.up)
+
+    def activities(self) -> frozenset[str]:
+        """Return the UUIDs of those among them whose activity GPM gives."""
         return frozenset(
-            shown.identity.uuid
-            for shown in self._shown
-            if shown.up and (shown.activity or not activity)
+            shown.identity.uuid for shown in self._shown if shown.up and shown.activity
         )
 
     def close(self) -> None:
