@@ -86,7 +86,8 @@ def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetric
         out.extend(f"{sample.name} {number(sample.value)}" for sample in family.samples)
     if openmetrics:
         out.append("# EOF")
-    return ("\n".join(out) + "\n").encode()
+    # A label may hold what is no UTF-8, for example from a file name; the page goes on.
+    return ("\n".join(out) + "\n").encode("utf-8", "replace")
 
 
 def _header(out: list[str], name: str, kind: str, help: str, openmetrics: bool) -> None:

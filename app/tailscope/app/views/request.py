@@ -1,0 +1,105 @@
+"""One request: its stages, and what ran beside it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from tailscope.app import tables
+from tailscope.app import timeline as drawing
+from tailscope.app.palette import TenantColours, shown
+from tailscope.app.source import Loaded, Source
+from tailscope.app.text import plain
+from tailscope.triage.identity import keys
+from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
+from tailscope.triage.sentence import beside, stages
+from tailscope.triage.words import moment, plural
+
+PARAMETER = "request"
+"""Name of the request in the address of a page."""
+
+
+def draw(source: Source, loaded: Loaded, colours: TenantColours) -> None:
+    """Draw the page of one request."""
+    text = st.text_input(
+        "Request",
+        key=PARAMETER,
+        bind="query-params",
+        placeholder="key, span id, trace id or request id",
+        help="A span, trace or request id is looked for in the time window; a key from a link is "
+        "found wherever it is.",
+    )
+    if not text:
+        st.caption("Enter an id, or choose a slow request on the overview.")
+        return
+    timeline(source, loaded, text.strip(), colours)
+
+
+def timeline(source: Source, loaded: Loaded, text: str, colours: TenantColours) -> str | None:
+    """Draw a request beside its neighbours.
+
+    Returns:
+        Its key; None if it was not found.
+    """
+    around = source.around(text, loaded)
+    if around is None:
+        st.info(
+            f"No request {plain(text)} in this time window. Choose a longer one, or the request "
+            "may have left the store.",
+            icon=":material/search_off:",
+        )
+        return None
+    row = around.request.iloc[0]
+    name = _text(row, "request_id") or _text(row, "span_id") or "without an id"
+    st.subheader(f"Request {plain(name)}")
+    st.markdown(" · ".join(_facts(row)))
+    st.markdown(plain(" ".join(filter(None, [stages(around), beside(around)]))))
+    _draw(around, colours)
+    return str(keys(around.request).iloc[0])
+
+
+def _facts(row: pd.Series) -> list[str]:
+    found = [
+        f"tenant **{plain(_text(row, 'tenant') or 'unknown')}**",
+        f"arrived {moment(int(row['arrived_ns']))}",
+    ]
+    for name, text in (("input_tokens", "tokens in"), ("output_tokens", "tokens out")):
+        if not pd.isna(row[name]):
+            found.append(f"{int(row[name]):,} {text}")
+    for name in ("model", "server", "outcome"):
+        if value := _text(row, name):
+            found.append(plain(value))
+    return found
+
+
+def _text(row: pd.Series, name: str) -> str:
+    return "" if pd.isna(row[name]) else str(row[name])
+
+
+def _draw(around: Neighbourhood, colours: TenantColours) -> None:
+    own = _text(around.request.iloc[0], "tenant")
+    others = [name for name in held_by_tenant(around)["tenant"] if name != own]
+    tenants = shown([own, *others] if own else others)
+    data = drawing.bars(around, tenants)
+    if data.empty:
+        st.caption("It has no times, so it cannot be drawn.")
+        return
+    st.altair_chart(
+        drawing.gantt(data, colours), alt="The request and those beside it over time", key="gantt"
+    )
+    count = len(around.others)
+    if not count:
+        st.caption("Nothing ran beside it on this server, as far as the records tell.")
+        return
+    drawn = min(count, drawing.MAX_ROWS)
+    st.caption(
+        f"Top: this request; dashes: its arrival and its end. Below: {plural(drawn, 'request')} of "
+        f"the {count:,} that overlapped it, longest in the batch first."
+    )
+    st.dataframe(
+        tables.known(tables.beside(around)),
+        column_config=tables.beside_columns(),
+        hide_index=True,
+        placeholder="unknown",
+        alt="Who held the batch beside this request",
+    )

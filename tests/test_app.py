@@ -1,0 +1,425 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tailscope import cli
+from tailscope.app import charts, tables, timeline
+from tailscope.app.palette import COLOURS, GREY, TenantColours, shown
+from tailscope.app.settings import Settings
+from tailscope.app.source import MIN_AGE, Source
+from tailscope.app.text import plain
+from tailscope.records.record import RequestRecord
+from tailscope.records.store import Store
+from tailscope.triage.analysis import analyse
+from tailscope.triage.identity import find, keys
+from tailscope.triage.neighbours import neighbours
+from tailscope.triage.scope import Scope
+from tailscope.triage.words import seconds
+from tests import recorded
+
+MAIN = Path(__file__).parents[1] / "app" / "tailscope" / "app" / "main.py"
+
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture
+def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Run the page in this process, on a store, with an address."""
+
+    def run(data: Path, *, page: str = "", notice: str = "", **address: str) -> AppTest:
+        for name, value in Settings(data, notice).environment().items():
+            monkeypatch.setenv(name, value)
+        test = AppTest.from_file(MAIN, default_timeout=60)
+        for name, value in address.items():
+            test.query_params[name] = value
+        test.run()
+        assert not test.exception, test.exception
+        return test
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with the recording, which ended a minute ago."""
+    return recorded.store(tmp_path / "store", recorded.shifted(recorded.records(), ago=60))
+
+
+def words(test: AppTest) -> str:
+    """What the page says, without the marks of Markdown."""
+    parts = [*test.markdown, *test.caption, *test.subheader, *test.info, *test.error]
+    return re.sub(r"\\(.)", r"\1", "\n".join(str(part.value) for part in parts))
+
+
+def table(test: AppTest, column: str) -> Any:
+    """The table that has this column."""
+    return next(item.value for item in test.dataframe if column in item.value.columns)
+
+
+def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert cli.main(["diagnose", *arguments, "--json"]) == 0
+    shape: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return shape
+
+
+# What the page says
+
+
+def test_without_a_store_the_page_says_what_to_do(open_page: Open, tmp_path: Path) -> None:
+    test = open_page(tmp_path / "none")
+    assert "No exporter has written into this store." in words(test)
+    code = "\n".join(block.value for block in test.code)
+    assert f"--data {tmp_path / 'none'}" in code
+    assert "--otlp-traces-endpoint http://127.0.0.1:4317" in code
+    assert not test.metric
+
+
+def test_an_empty_store_is_told_from_a_missing_one(open_page: Open, tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    assert "no request record has come in" in words(open_page(tmp_path))
+
+
+def test_the_page_opens_with_the_verdict(open_page: Open, store: Path) -> None:
+    said = words(open_page(store, notice="This is a *recording*."))
+    assert "This is a *recording*." in said
+    assert "p50 1.72 s, p99 4.68 s over 278 requests since" in said
+    assert "86 % of the slow seconds are in the queue." in said
+    assert "Tenant initech held 98 % of the batch while they waited" in said
+
+
+def test_the_numbers_are_those_of_diagnose(
+    open_page: Open, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = open_page(store, window="all")
+    shape = diagnosed(capsys, "--data", str(store))
+    for metric in test.metric:
+        level, what = metric.label.split()
+        key = {"total": "total", "TTFT": "ttft"}[what]
+        assert metric.value == seconds(shape["latency"][key][level]), metric.label
+    assert len(test.metric) == 6
+
+    parts = table(test, "part").set_index("part")
+    for stage, values in shape["latency"]["stages"].items():
+        assert parts.loc[stage, "p99"] == values["p99"]
+        assert parts.loc[stage, "requests"] == values["count"]
+        assert parts.loc[stage, "slow"] == shape["slow"]["by_stage"][stage]
+    assert parts.loc["time to first token", "p95"] == shape["latency"]["ttft"]["p95"]
+
+    tenants = table(test, "slot_share").set_index("tenant")
+    assert list(tenants.index) == [tenant["name"] for tenant in shape["tenants"]]
+    for tenant in shape["tenants"]:
+        row = tenants.loc[tenant["name"]]
+        assert row["requests"] == tenant["requests"]
+        assert row["p99"] == tenant["total"]["p99"]
+        assert row["slot_share"] == pytest.approx(100 * tenant["slot_share"])
+
+    slow = table(test, "excess")
+    assert list(slow["request"]) == [one["request_id"] for one in shape["slow"]["slowest"]]
+    assert list(slow["excess"]) == [one["excess_seconds"] for one in shape["slow"]["slowest"]]
+
+
+def test_filters_and_rules_in_the_address_choose(
+    open_page: Open, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = open_page(store, window="all", slow="2s", tenant="acme")
+    shape = diagnosed(capsys, "--data", str(store), "--slow", "2s", "--tenant", "acme")
+    assert shape["window"]["requests"] == 140
+    assert "over 140 requests" in words(test)
+    assert f"{shape['slow']['requests']} requests are slow: 2.00 s or more." in words(test)
+    assert test.sidebar.selectbox(key="slow").value == "2s"
+    assert test.sidebar.multiselect(key="tenant").value == ["acme"]
+
+
+def test_a_filter_in_the_page_chooses(open_page: Open, store: Path) -> None:
+    test = open_page(store)
+    test.sidebar.multiselect(key="tenant").set_value(["globex"]).run()
+    assert "over 37 requests" in words(test)
+    assert not test.exception
+
+
+def test_a_window_without_requests_offers_all(open_page: Open, tmp_path: Path) -> None:
+    store = recorded.store(tmp_path / "s", recorded.shifted(recorded.records(), ago=4000))
+    test = open_page(store)
+    assert "The store holds requests from" in words(test)
+    test.button[0].click().run()
+    assert not test.exception
+    assert test.sidebar.selectbox(key="window").value == "all"
+    assert "over 278 requests" in words(test)
+
+
+def test_a_request_in_the_address_is_shown(open_page: Open, store: Path) -> None:
+    frame = Source(store).window(None).frame
+    position = find(frame, "tail-0216-umbrella")
+    assert position is not None
+    for name in (keys(frame).iloc[position], "tail-0216-umbrella"):
+        said = words(open_page(store, request=name))
+        assert "Request tail-0216-umbrella" in said
+        assert "It took 4.32 s: 0.437 s frontend, 3.26 s queue" in said
+        assert "tenant initech held 6.5 places on average" in said
+
+
+def test_a_request_is_found_by_its_key_outside_the_window(open_page: Open, tmp_path: Path) -> None:
+    rows = [
+        *recorded.shifted(recorded.records(), ago=7000),
+        RequestRecord("test", "gateway", 0, span_id="ff", tenant="acme", total_seconds=1.0),
+    ]
+    rows[-1].arrived_ns = max(row.arrived_ns for row in rows) + 6_900 * 10**9
+    store = recorded.store(tmp_path / "s", rows)
+    frame = Source(store).window(None).frame
+    position = find(frame, "tail-0216-umbrella")
+    assert position is not None
+    said = words(open_page(store, window="5m", request=str(keys(frame).iloc[position])))
+    assert "over 1 request since" in said
+    assert "Request tail-0216-umbrella" in said
+    assert "tenant initech held 6.5 places on average" in said
+
+
+def test_an_unknown_request_is_not_invented(open_page: Open, store: Path) -> None:
+    said = words(open_page(store, request="[nobody](http://example.org)"))
+    assert "No request [nobody](http://example.org) in this time window." in said
+    assert "over 278 requests" in said
+
+
+def test_one_request_is_a_page(open_page: Open, tmp_path: Path) -> None:
+    rows = [row for row in recorded.records() if row.request_id == "tail-0001-acme"]
+    assert len(rows) == 2
+    store = recorded.store(tmp_path / "s", recorded.shifted(rows, ago=5))
+    said = words(open_page(store))
+    assert "over 1 request since" in said
+    assert "Fewer than 20 requests are too few" in said
+    assert "No request is slow." in said
+
+
+def test_without_tenants_the_page_says_unknown(open_page: Open, tmp_path: Path) -> None:
+    rows = [row for row in recorded.records() if row.role == "engine"]
+    store = recorded.store(tmp_path / "s", recorded.shifted(rows, ago=5))
+    test = open_page(store)
+    assert "278 of 278 requests have no tenant" in words(test)
+    assert list(table(test, "slot_share")["tenant"]) == ["unknown"]
+
+
+def test_with_totals_alone_the_page_leaves_out_what_nobody_knows(
+    open_page: Open, tmp_path: Path
+) -> None:
+    rows = [row for row in recorded.records() if row.role == "gateway"]
+    for row in rows:
+        row.ttft_seconds = None
+    store = recorded.store(tmp_path / "s", recorded.shifted(rows, ago=5))
+    test = open_page(store)
+    said = words(test)
+    assert "p50 1.73 s, p99 4.72 s over 278 requests" in said
+    assert "No stage times are known" in said
+    assert [metric.value for metric in test.metric][3:] == ["unknown"] * 3
+    assert "queue" not in list(table(test, "part")["part"])
+    assert set(table(test, "tenant").columns) == {
+        *("tenant", "requests", "slow", "p50", "p95", "p99")
+    }
+
+
+def test_names_from_clients_are_shown_as_they_are(open_page: Open, tmp_path: Path) -> None:
+    name = "<b>**x**</b> :red[y] $z$ [l](http://example.org)"
+    rows = recorded.shifted(recorded.records(), ago=5)
+    for row in rows:
+        row.tenant = name if row.tenant == "initech" else row.tenant
+    test = open_page(recorded.store(tmp_path / "s", rows))
+    shown_raw = next(m.value for m in test.markdown if "of the batch" in m.value)
+    assert plain(name) in shown_raw
+    assert f"Tenant {name} held" in words(test)
+
+
+def test_a_damaged_store_is_said(open_page: Open, store: Path) -> None:
+    (store / "requests" / "0000000009-0000000009.parquet").write_bytes(b"no parquet file")
+    test = open_page(store)
+    assert len(test.error) == 1
+    assert "requests" in test.error[0].value
+    assert not test.metric
+
+
+def test_plain_text_has_no_meaning_in_markdown() -> None:
+    assert plain("a*b_c[d](e):f:") == r"a\*b\_c\[d\]\(e\)\:f\:"
+    assert plain("one\n\n# two") == r"one \# two"
+    assert plain("tenant") == "tenant"
+
+
+# The source behind the pages
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_read_is_shared_while_it_is_young_and_as_long_as_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    source = Source(tmp_path, clock=clock)
+    assert not source.exists()
+    assert source.span() is None
+    assert source.window(None).frame.empty
+
+    clock.now += MIN_AGE + 1
+    recorded.store(tmp_path, recorded.shifted(recorded.records(), ago=60))
+    assert source.exists()
+    first = source.window(None)
+    assert len(first.frame) == 278
+    span = source.span()
+    assert span is not None
+    # A client row arrives a moment before the engine row that it belongs to.
+    assert 0 <= first.frame["arrived_ns"].min() - span[0] < 10**9
+    assert 0 <= span[1] - first.frame["arrived_ns"].max() < 10**9
+
+    clock.now += 10_000
+    assert source.window(None) is first  # nothing was written
+
+    recorded.store(tmp_path, [RequestRecord("t", "gateway", span[1] + 10**9, tenant="new")])
+    second = source.window(None)
+    assert second is not first
+    assert len(second.frame) == 279
+    assert second.names["tenant"] == ["acme", "globex", "initech", "new", "umbrella"]
+    assert source.window(None) is second
+    assert source.span() == (span[0], span[1] + 10**9)  # read anew
+
+
+def test_a_dear_read_is_kept_longer(store: Path) -> None:
+    clock = Clock()
+    source = Source(store, clock=clock)
+    loaded = source.window(900.0)
+    loaded.cost = 3.0
+    clock.now += 29
+    assert source.window(900.0) is loaded
+    clock.now += 2
+    assert source.window(900.0) is not loaded
+
+
+def test_a_finding_is_made_once_for_a_scope(store: Path) -> None:
+    loaded = Source(store).window(None)
+    scopes = [Scope(tenants=(str(number),)) for number in range(18)]
+    found = [loaded.finding(scope) for scope in scopes]
+    assert loaded.finding(scopes[-1]) is found[-1]
+    assert loaded.finding(scopes[0]) is not found[0]  # only the last ones are kept
+
+
+def test_settings_pass_through_the_environment(tmp_path: Path) -> None:
+    settings = Settings(tmp_path, "It's a notice")
+    assert Settings.read(settings.environment()) == settings
+
+
+# Drawings
+
+
+def marks(chart: Any) -> int:
+    """Rows that a chart sends to the browser."""
+    with alt.data_transformers.enable("default", max_rows=None):
+        return sum(len(rows) for rows in chart.to_dict()["datasets"].values())
+
+
+def test_each_request_is_a_mark_until_they_are_too_many() -> None:
+    frame = recorded.frame()
+    finding = analyse(frame, Scope())
+    colours = TenantColours()
+    colours.learn(frame["tenant"])
+    few = charts.latency(frame, finding, "total_seconds", colours, ["acme"])
+    assert marks(few) == 278 + 14
+
+    many = frame.loc[frame.index.repeat(50)].reset_index(drop=True)
+    many["arrived_ns"] += many.index.to_numpy() * 10**8
+    found = analyse(many, Scope())
+    assert len(many) > charts.MAX_MARKS
+    chart = charts.latency(many, found, "ttft_seconds", colours, ["acme"])
+    assert 100 < marks(chart) <= charts.MAX_MARKS
+    assert found.slow.requests > len(found.slow.slowest) == 100
+
+
+def test_what_nobody_measured_is_not_drawn() -> None:
+    frame = recorded.frame().assign(ttft_seconds=float("nan"))
+    finding = analyse(frame, Scope())
+    assert charts.latency(frame, finding, "ttft_seconds", TenantColours(), []) is None
+    bare = analyse(frame.iloc[:3], Scope())
+    assert charts.slow_seconds(bare) is None
+
+
+def test_a_chart_names_its_axes_with_units() -> None:
+    frame = recorded.frame()
+    finding = analyse(frame, Scope())
+    drawn = [
+        charts.latency(frame, finding, "total_seconds", TenantColours(), ["acme"]),
+        charts.slow_seconds(finding),
+        timeline.gantt(timeline.bars(neighbours(frame, 174), ["acme"]), TenantColours()),
+    ]
+    assert None not in drawn
+    pattern = r'"title": "([^"]*\((?:s|UTC)\))"'
+    titles = [re.findall(pattern, json.dumps(chart.to_dict())) for chart in drawn if chart]
+    assert "total time (s)" in titles[0]
+    assert "arrival (UTC)" in titles[0]
+    assert "time above the usual (s)" in titles[1]
+    assert "time after the arrival of the request (s)" in titles[2]
+
+
+def test_the_timeline_is_bounded_and_has_the_request_on_top() -> None:
+    frame = recorded.frame()
+    crowded = frame.loc[frame.index.repeat(5)].reset_index(drop=True)
+    around = neighbours(crowded, 870)
+    assert len(around.others) > timeline.MAX_ROWS
+    bars = timeline.bars(around, ["acme"])
+    assert bars["rank"].nunique() == timeline.MAX_ROWS + 1
+    mine = bars[bars["rank"] == 0]
+    assert mine["start"].min() == 0.0
+    assert mine["end"].max() == pytest.approx(around.request["total_seconds"].iloc[0], abs=0.01)
+    assert set(bars["tenant"]) == {"acme", "other tenants"}
+    chart = timeline.gantt(bars, TenantColours()).to_dict()
+    low, high = chart["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    drawn = next(iter(chart["datasets"].values()))
+    assert all(low <= bar["start"] < bar["end"] <= high for bar in drawn)
+
+
+def test_a_tenant_keeps_its_colour() -> None:
+    colours = TenantColours()
+    colours.learn(["globex", "acme", "unknown"])
+    before = {name: colours.colour(name) for name in ("acme", "globex")}
+    assert list(before.values()) == list(COLOURS[:2])
+    colours.learn(["aardvark", "globex"])
+    assert {name: colours.colour(name) for name in before} == before
+    assert colours.colour("aardvark") == COLOURS[2]
+    assert colours.colour("unknown") == colours.colour("never seen") == GREY
+    assert shown(["unknown", *"abcdefghijk"]) == list("abcdefgh")
+
+
+def test_an_interval_says_where_it_is_open() -> None:
+    total = analyse(recorded.frame(), Scope()).latency.total
+    assert total is not None
+    assert tables.interval(total.p50) == "1.00 to 2.38 s"
+    assert tables.interval(total.p99) == "from 4.58 s"
+    assert tables.interval(dataclasses.replace(total.p50, low=None)) == "to 2.38 s"
+    assert tables.interval(dataclasses.replace(total.p50, low=None, high=None)) == ""
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--port", "0"], "--port 0: it must be between 1 and 65535"),
+        (["--data", str(MAIN)], "this is a file"),
+        (["--address", "203.0.113.1"], "cannot listen on 203.0.113.1:8501"),
+    ],
+)
+def test_the_command_refuses_what_cannot_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flags: list[str], said: str
+) -> None:
+    assert cli.main(["app", "--data", str(tmp_path), *flags]) == 2
+    assert said in capsys.readouterr().err
