@@ -72,7 +72,7 @@ class Exporter:
     Args:
         log: File for its output.
         flags: Flags; without ``--listen``, ``--otlp-grpc`` and ``--otlp-http``, ports are free
-            ones.
+            ones, and without ``--gpu`` no GPU is read.
         env: Further environment variables.
     """
 
@@ -85,6 +85,8 @@ class Exporter:
             if flag not in given
             for part in (flag, "127.0.0.1:0")
         ]
+        if "--gpu" not in given:
+            own += ["--gpu", "off"]  # a GPU of this machine has no part in the test
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*TAILSCOPE, "exporter", *own, *flags],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the programs that the tests run beside Tailscope: Prometheus, promtool, amtool, Chromium.
 # Prometheus and Alertmanager are unpacked into .tools, not installed: no root, no service.
-# Chromium needs system libraries, so it is installed, where that may be done.
+# Chromium and a C compiler need system libraries, so they are installed, where that may be done.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,6 +25,18 @@ if ! { has prometheus && has promtool && has amtool; }; then
     dpkg -x "$package" .tools
   done
   rm -rf .tools/*.deb "$lists"
+fi
+
+if ! command -v cc >/dev/null; then
+  if [ "$(id -u)" = 0 ]; then
+    echo "Installing a C compiler for the fake GPU library of the tests: 150 MB."
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends gcc libc6-dev \
+      >/dev/null
+  else
+    echo "A C compiler is missing and you are not root: the GPU tests will fail."
+    echo "To run them: sudo apt-get install gcc libc6-dev"
+  fi
 fi
 
 if ! command -v chromium >/dev/null; then

@@ -23,6 +23,8 @@ LABELS = {
     *ENGINE,
     *("reason", "origin", "tier", "tenant", "outcome", "stage", "cached"),
     *("source", "version", "python"),
+    *("gpu", "uuid", "model_name", "gi", "profile", "sensor", "domain", "type", "xid", "action"),
+    *("pci_bus_id", "driver", "mig", "readings", "call", "code"),
 }
 """All label names: each is bounded by the engine's code, by a limit of ours or by the settings."""
 

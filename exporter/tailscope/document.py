@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from tailscope.catalogue import METRICS, inference, requests, scrape
+from tailscope.catalogue import METRICS, gpu, inference, requests, scrape
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Engine, Metric
 from tailscope.cli import COMMANDS, parser_for
@@ -16,6 +16,7 @@ from tailscope.generated import reconcile
 from tailscope.records.record import COLUMNS, OUTCOMES, RequestRecord
 
 _GROUPS = (
+    ("GPU", "What the hardware does while requests are served; docs/gpu.md says how.", gpu.METRICS),
     ("Engine", "What the engine says, in one vocabulary.", inference.METRICS),
     (
         "Requests",

@@ -92,7 +92,8 @@ class Stack:
         cleanup.callback(requests.close)
         data = self._settings.data or folder / "data"
         grpc, http = free(), free()
-        flags = ("--engine", engine.url, "--requests", str(requests.path))
+        # The recording has no GPU; one of this machine has nothing to do with it.
+        flags = ("--engine", engine.url, "--requests", str(requests.path), "--gpu", "off")
         otlp_flags = ("--otlp-grpc", str(grpc), "--otlp-http", str(http))
         if not processes.start_exporter(self._settings.listen, data, *flags, *otlp_flags):
             return False

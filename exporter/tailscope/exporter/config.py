@@ -17,6 +17,7 @@ from tailscope.catalogue.model import Engine
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
 from tailscope.exporter.fetch import server_name
+from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
 
 _T = TypeVar("_T")
 
@@ -60,6 +61,8 @@ class Config:
         tenants: Tenants that get series of their own.
         tenant_attributes: Span and resource attributes that name the tenant, best first.
         log_level: Lowest level that is logged.
+        gpu: What reads the GPUs.
+        dcgm_url: URL of a dcgm-exporter; None for the usual one, if there is any.
     """
 
     targets: tuple[Target, ...]
@@ -74,6 +77,8 @@ class Config:
     tenants: int
     tenant_attributes: tuple[str, ...]
     log_level: str
+    gpu: GpuChoice = GpuChoice.AUTO
+    dcgm_url: str | None = None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +89,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="engine to read, as URL or NAME=URL; without a path, at the engine's usual one; may "
         "be given several times (default http://127.0.0.1:8000)",
+    )
+    parser.add_argument(
+        "--gpu",
+        default="auto",
+        choices=[choice.value for choice in GpuChoice],
+        help="what reads the GPUs: NVIDIA's library NVML, a dcgm-exporter, none, or `auto`: NVML, "
+        "and a dcgm-exporter for what NVML does not know of older GPUs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--dcgm-url",
+        metavar="URL",
+        help=f"metrics of a dcgm-exporter (default {DCGM_URL}, if there is one)",
     )
     parser.add_argument(
         "--listen",
@@ -175,6 +192,8 @@ def parse(arguments: argparse.Namespace) -> Config:
         tenants=arguments.tenants,
         tenant_attributes=tuple(arguments.tenant_attribute or TENANT_ATTRIBUTES),
         log_level=arguments.log_level,
+        gpu=GpuChoice(arguments.gpu),
+        dcgm_url=dcgm_url(GpuChoice(arguments.gpu), arguments.dcgm_url),
     )
     _check_numbers(config)
     _check_listeners(config)

@@ -22,6 +22,7 @@ from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.config import Config, Target
 from tailscope.exporter.exposition import Line, Lines, render, series
+from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
 from tailscope.exporter.listeners import HttpListeners, bind
@@ -75,6 +76,17 @@ class Sidecar:
                 RequestFileSource(path, self._intake, config.data), config.interval, _FILE_DEADLINE
             )
             for path in config.requests
+        ]
+        self._pollers += [
+            Poller(source, config.interval, _deadline(config.interval))
+            for source in gpu_sources(
+                config.gpu,
+                config.dcgm_url,
+                interval=config.interval,
+                deadline=_deadline(config.interval),
+                longest=STALE_INTERVALS * config.interval,
+                keep=self._store.submit_samples if self._store else None,
+            )
         ]
         self._listening: list[Health] = []
         apps = [(self._metrics_app(), metrics_socket)]
@@ -134,13 +146,17 @@ class Sidecar:
         return self._http.serving and not self._stopping
 
     def _healths(self) -> list[Health]:
-        return [*(poller.watch() for poller in self._pollers), *self._listening]
+        return [*(poller.watch() for poller in self._shown()), *self._listening]
+
+    def _shown(self) -> list[Poller]:
+        """Leave out a source that the user did not name and that is not needed or not there."""
+        return [poller for poller in self._pollers if not getattr(poller.source, "hidden", False)]
 
     def exposition(self, openmetrics: bool) -> bytes:
         """Write the metrics page."""
         self._matcher.expire()
         groups: list[Lines] = [self._self_lines(), self._requests.lines(), self._intake.lines()]
-        for poller in self._pollers:
+        for poller in self._shown():
             groups.extend(poller.lines())
         groups.extend(health.lines() for health in self._listening)
         return render(groups, self._process, openmetrics)

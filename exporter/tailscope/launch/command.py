@@ -30,6 +30,12 @@ def configure(parser: ArgumentParser) -> None:
         help="file of request records to follow; may be given several times",
     )
     parser.add_argument(
+        "--gpu",
+        default="auto",
+        choices=("auto", "nvml", "dcgm", "off"),
+        help="what reads the GPUs (default %(default)s)",
+    )
+    parser.add_argument(
         "--data",
         type=Path,
         default=Path("data"),
@@ -61,7 +67,7 @@ def run(arguments: Namespace) -> int:
             ("--app", arguments.app),
         )
     )
-    flags = ["--otlp-grpc", str(grpc), "--otlp-http", str(http)]
+    flags = ["--otlp-grpc", str(grpc), "--otlp-http", str(http), "--gpu", arguments.gpu]
     for engine in arguments.engine or ():
         flags += ["--engine", engine]
     for path in arguments.requests or ():
