@@ -1,4 +1,4 @@
-"""Makes the README's picture: ``python -m tests.screenshot FILE`` starts the demo and looks at it."""
+"""Makes the README's picture: ``python -m tests.screenshot FILE`` looks at the demo."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ for line in sys.stdin:
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-FLAGS = ("--engine", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
+FLAGS = ("--engine", "http://127.0.0.1:9", "--gpu", "off", "--listen", "127.0.0.1:0")
 PORTS = ("--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0")
 
 

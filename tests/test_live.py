@@ -12,10 +12,10 @@ from typing import NamedTuple
 from urllib.request import Request, urlopen
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tailscope.address import free
 from tailscope.records.reader import Reader
+from tests.agreement import check_page
 from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
 from tests.prometheus import Prometheus, running
 
@@ -112,7 +112,7 @@ def test_exemplars_lead_to_requests_of_the_store(demo: Demo) -> None:
         text = answer.read().decode()
     traces = {
         sample.exemplar.labels["trace_id"]
-        for family in text_string_to_metric_families(text)
+        for family in check_page(text, openmetrics=True)
         if family.name == "tailscope_request_seconds"
         for sample in family.samples
         if sample.exemplar

@@ -1,238 +1,274 @@
-"""No prompt, header or key is kept, shown or logged, wherever a sender puts it."""
+"""No prompt, key, address or header value reaches the store, a page or the log."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
-from collections.abc import Iterator
+import socket
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pyarrow.parquet as pq
 import pytest
 import urllib3
+from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tailscope.catalogue.engines.vllm import SPANS
 from tailscope.catalogue.spans import GATEWAY_ATTRIBUTES, SERVER_ATTRIBUTES, TENANT_ATTRIBUTES
+from tailscope.exporter.otlp import MAX_MESSAGE
 from tailscope.exporter.otlpgrpc import SERVICE
+from tailscope.records.jsonl import MAX_LINE
 from tailscope.records.reader import Reader
 from tailscope.records.record import COLUMNS, MAX_TEXT
-from tailscope.records.segments import batches
-from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, in_json, message, span, span_id
-from tests.process import Exporter, exporter, until
+from tailscope.records.segments import batches, listing
+from tests import fake_engine as fakes
+from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
+from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, message, span, span_id, value
+from tests.process import Exporter, exporter, run, until
 
-PROMPT = "Patient Doe, born 1970, asks: "
-MAIL = "jane.doe@example.com"
-KEY = "sk-proj-0123456789abcdef"
-MARKERS = (PROMPT, MAIL, KEY)
-SECRET = f"{PROMPT} {MAIL} {KEY}"
-LONG = SECRET * 10  # where an identifier is expected, a text as long as a prompt is
+KEY = "sk-canarykey-0123456789"
+SECRET = f"Tell canaryprompt of Doe, canarymail@example.com, {KEY}"
+LONG = SECRET * 5
+"""What stands where an identifier is expected: a text as long as prompts are."""
+
+MARK = re.compile(rb"canary(?:prompt|mail|key)", re.IGNORECASE)
+CONTEXT = 100
+
+TENANT, MODEL, REQUEST = "kept-tenant", "kept-model", "kept-request"
+"""What has a column of its own, and is to be found again."""
 
 UNREAD = (
-    "gen_ai.prompt",
-    "gen_ai.completion",
-    "gen_ai.input.messages",
-    "gen_ai.output.messages",
-    "gen_ai.system_instructions",
-    "llm.prompts",
-    "input.value",
-    "http.request.header.authorization",
-    "http.request.header.x-api-key",
-    "user.email",
-    "enduser.pseudo.id",
-    "url.full",
-    "exception.message",
-    "x",
+    *("gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages"),
+    *("gen_ai.system_instructions", "gen_ai.tool.definitions", "llm.prompts", "input.value"),
+    *("http.request.header.authorization", "http.request.header.x-api-key", "http.url"),
+    *("url.full", "url.query", "user.email", "user_agent.original", "exception.message"),
 )
-READ = (*SPANS.attributes, *GATEWAY_ATTRIBUTES, *TENANT_ATTRIBUTES)
+READ: Mapping[str, type] = {
+    **{name: COLUMNS[column] for name, column in SPANS.attributes.items()},
+    **{name: COLUMNS[column] for name, column in GATEWAY_ATTRIBUTES.items()},
+    **dict.fromkeys(TENANT_ATTRIBUTES, str),
+}
 
 
-def secretive(number: int, name: str) -> Span:
-    """A span with a secret in every place that can hold one."""
+def found(*texts: str | bytes) -> list[str]:
+    """The secrets in texts, each with what stands around it."""
+    contexts = []
+    for text in texts:
+        data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        for hit in MARK.finditer(data):
+            around = data[max(hit.start() - CONTEXT, 0) : hit.end() + CONTEXT]
+            contexts.append(around.decode("utf-8", "replace"))
+    return contexts
+
+
+# Spans
+
+
+def in_map() -> AnyValue:
+    return AnyValue(kvlist_value=KeyValueList(values=attributes({SECRET: SECRET, "x": LONG})))
+
+
+SHAPES: dict[str, Callable[[type], AnyValue]] = {
+    "text": lambda kind: value(LONG if kind is str else SECRET),
+    "bytes": lambda kind: value(SECRET.encode()),
+    "list": lambda kind: value([LONG, SECRET]),
+    "list that begins well": lambda kind: value([1, SECRET]),
+    "map": lambda kind: in_map(),
+}
+"""How a secret is put into an attribute that is read, by the type of its column."""
+
+
+def marked_span(number: int, name: str, shape: str) -> Span:
+    """A span with a secret wherever there is a place for one."""
     one = span(number, name=name)
     del one.attributes[:]
-    items: dict[str, Any] = dict.fromkeys(UNREAD, SECRET)
-    items |= dict.fromkeys(READ, LONG)
-    items["gen_ai.operation.name"] = items["gen_ai.system"] = SECRET
-    items[SECRET] = 1
-    one.attributes.extend(attributes(items))
+    one.attributes.extend(attributes({**dict.fromkeys(UNREAD, SECRET), SECRET: SECRET}))
+    one.attributes.extend(attributes({"x.bytes": SECRET.encode(), "x.list": [SECRET, LONG]}))
+    one.attributes.append(KeyValue(key="x.map", value=in_map()))
+    one.attributes.extend(
+        KeyValue(key=key, value=SHAPES[shape](kind)) for key, kind in READ.items()
+    )
+    if name != "llm_request":  # it is a request only if it has a tenant
+        one.attributes.extend(attributes({TENANT_ATTRIBUTES[0]: TENANT}))
     one.trace_state = f"vendor={KEY}"
-    one.status.message = SECRET
+    one.status.CopyFrom(Status(code=Status.STATUS_CODE_ERROR, message=SECRET))
     one.events.add(name=SECRET, attributes=attributes({"gen_ai.prompt": SECRET, SECRET: 1}))
-    one.links.add(trace_state=KEY, attributes=attributes({"x": SECRET}))
+    one.links.add(
+        trace_id=bytes(16), span_id=bytes(8), trace_state=KEY, attributes=attributes({"x": SECRET})
+    )
     return one
 
 
-def secretive_message(number: int) -> ExportTraceServiceRequest:
-    request = message(
-        [secretive(number, "llm_request"), secretive(number + 1, "chat")],
-        {**dict.fromkeys(UNREAD, SECRET), **dict.fromkeys(SERVER_ATTRIBUTES, LONG)},
-    )
+def marked_message(first: int) -> tuple[ExportTraceServiceRequest, list[int]]:
+    """A message with an engine's and a gateway's span of every shape; and their numbers."""
+    spans = []
+    for number, shape in enumerate(SHAPES):
+        spans.append(marked_span(first + 2 * number, "llm_request", shape))
+        spans.append(marked_span(first + 2 * number + 1, f"chat {SECRET}", shape))
+    spans.append(span(first + 90, name=SECRET, gen_ai__prompt=SECRET))
+    unread = {**dict.fromkeys(UNREAD, SECRET), SECRET: SECRET}
+    read = dict.fromkeys((*SERVER_ATTRIBUTES, *TENANT_ATTRIBUTES), LONG)
+    request = message(spans, {**unread, **read})
     group = request.resource_spans[0]
-    # A tenant, so that the gateway's span is a request.
-    group.scope_spans[0].spans[1].attributes.extend(attributes({"tailscope.tenant": "acme"}))
-    group.schema_url = group.scope_spans[0].schema_url = KEY
-    group.scope_spans[0].scope.name = group.scope_spans[0].scope.version = SECRET
-    group.scope_spans[0].scope.attributes.extend(attributes({"x": SECRET}))
-    return request
+    scope = group.scope_spans[0]
+    group.schema_url = scope.schema_url = SECRET
+    scope.scope.name = scope.scope.version = SECRET
+    scope.scope.attributes.extend(attributes({"x": SECRET}))
+    return request, list(range(first, first + 2 * len(SHAPES)))
 
 
-def malformed() -> Iterator[tuple[bytes, str]]:
+def to_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
+    """A message as OTLP writes it in JSON, events and links included."""
+    loaded: dict[str, Any] = MessageToDict(request)
+    for group in loaded["resourceSpans"]:
+        for scope in group["scopeSpans"]:
+            for one in scope["spans"]:
+                for name in ("traceId", "spanId", "parentSpanId"):
+                    one[name] = b64decode(one[name]).hex()
+                one[SECRET] = {"x": SECRET}
+            scope[SECRET] = group[SECRET] = loaded[SECRET] = SECRET
+    return loaded
+
+
+def misshapen(loaded: Any) -> Iterator[Any]:
+    """Copies of a document, each with a secret of the wrong kind in one of its places."""
+    yield from (LONG, [LONG], {LONG: LONG}, {"x": [LONG, 1]})
+    if isinstance(loaded, dict):
+        for key, item in loaded.items():
+            for wrong in misshapen(item):
+                yield {**loaded, key: wrong}
+    elif isinstance(loaded, list):
+        for index, item in enumerate(loaded):
+            for wrong in misshapen(item):
+                yield [*loaded[:index], wrong, *loaded[index + 1 :]]
+
+
+def unreadable() -> Iterator[tuple[bytes, str]]:
     """Bodies whose parsers would like to quote them."""
-    whole = secretive_message(500).SerializeToString()
-    yield whole[:-7], PROTOBUF
-    yield whole.replace(PROMPT.encode(), b"\xff" * len(PROMPT)), PROTOBUF
-    yield SECRET.encode(), PROTOBUF
-    yield SECRET.encode(), JSON
-    yield f'{{"resourceSpans": "{SECRET}"}}'.encode(), JSON
-    yield f'{{"resourceSpans": [], "{SECRET}": }}'.encode(), JSON
-    loaded = in_json(message([span(501, tenant="acme")]))
-    one = loaded["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
-    for name, wrong in (
-        ("traceId", SECRET),
-        ("name", [SECRET]),
-        ("startTimeUnixNano", SECRET),
-        ("attributes", [{"key": "x", "value": {"intValue": SECRET}}]),
-        ("attributes", [{"key": SECRET, "value": {"doubleValue": SECRET}}]),
-        ("attributes", [{SECRET: SECRET, "key": 3}]),
-        ("kind", SECRET),
-        ("status", {"code": SECRET}),
-        ("flags", SECRET),
-    ):
-        before = one.get(name)
-        one[name] = wrong
-        yield json.dumps(loaded).encode(), JSON
-        one[name] = before
+    whole = marked_message(5000)[0]
+    for end in range(1, whole.ByteSize(), 997):
+        yield whole.SerializeToString()[:-end], PROTOBUF
+    yield whole.SerializeToString().replace(b"Tell canary", b"\xff\xfe canary"), PROTOBUF
+    text = json.dumps(to_json(whole))
+    for end in range(1, len(text), 4999):
+        yield text[:-end].encode(), JSON
+    yield text.replace("Tell canary", "\\ud800 canary").encode(), JSON
+    yield text.encode("utf-16"), JSON
+    yield text.encode().replace(b"Tell canary", b"\xff canary"), JSON
+    small = to_json(message([span(5100)], {"service.name": "vllm"}))
+    for wrong in misshapen(small):
+        yield json.dumps(wrong).encode(), JSON
+    for raw in (SECRET, f'{{"{SECRET}": }}', f'{{"resourceSpans": {SECRET}}}', f'"{SECRET}"'):
+        yield raw.encode(), JSON
+        yield raw.encode(), PROTOBUF
+
+
+# Lines of a file
 
 
 def lines() -> Iterator[str]:
-    """Lines of a file of request records, good ones and bad ones."""
-    good = {"arrived_ns": NOW_NS, "request_id": "kept", "tenant": "acme"}
-    unread = {"prompt": SECRET, "messages": [{"content": SECRET}], "headers": {"a": KEY}}
+    """Request records, good ones and bad ones."""
+    good = {"arrived_ns": NOW_NS, "request_id": REQUEST, "tenant": TENANT}
+    unread = {"prompt": SECRET, "messages": [{"content": SECRET}], "headers": {"x-api-key": KEY}}
     yield json.dumps({**good, **unread, SECRET: SECRET})
     for name, kind in COLUMNS.items():
-        if name in ("source", "role"):
-            continue
-        yield json.dumps({**good, name: LONG if kind is str else SECRET})
-        yield json.dumps({**good, name: [SECRET]})
-        yield json.dumps({**good, name: {SECRET: SECRET}})
-    yield json.dumps({**good, "role": SECRET[:MAX_TEXT]})
-    yield json.dumps({**good, "outcome": SECRET[:MAX_TEXT]})
-    yield json.dumps({**good, "source": LONG})
+        for wrong in (LONG if kind is str else SECRET, [SECRET], {SECRET: SECRET}):
+            yield json.dumps({**good, name: wrong})
+    yield json.dumps({**good, "role": SECRET})
+    yield json.dumps({**good, "outcome": SECRET})
     yield SECRET
     yield f'{{"prompt": "{SECRET}", }}'
+    yield f'{{"prompt": "{SECRET}", "x": NaN}}'
+    yield f'{{"prompt": "\x01{SECRET}"}}'
     yield json.dumps([SECRET])
     yield json.dumps(SECRET)
+    yield json.dumps({**good, "prompt": SECRET * (MAX_LINE // len(SECRET))})
+    yield json.dumps(good)
 
+
+# An engine that tells secrets
+
+HELP = "# HELP vllm:num_requests_running Number of requests in model execution batches."
+RUNNING = "vllm:num_requests_running"
+
+
+def raw(text: str) -> Behaviour:
+    """An answer, head and all."""
+
+    def behaviour(exchange: Exchange) -> None:
+        exchange.wfile.write(text.replace("\n", "\r\n").encode())
+        exchange.end()
+
+    return behaviour
+
+
+def headed(status: str, *headers: str) -> Behaviour:
+    own = [*headers, "Connection: close"]
+    return raw("\n".join([f"HTTP/1.1 {status}", *own, "", capture().replace("\n", " ")]))
+
+
+def with_lines(*more: str) -> Behaviour:
+    return answers("\n".join([capture(), *more, ""]))
+
+
+TALKATIVE: dict[str, Behaviour] = {
+    "unread": with_lines(
+        *(f"# HELP x {SECRET}", f"# {SECRET}", f"#{SECRET}", SECRET, f"{SECRET} 5", f"{KEY} 1"),
+        f'{RUNNING}{{prompt="{SECRET}",model_name="{MODEL}"}} 1',
+        f'vllm:notes_info{{prompt="{SECRET}"}} 1',
+        f'vllm:e2e_request_latency_seconds_bucket{{le="{SECRET}",model_name="{MODEL}"}} 1',
+        f'vllm:e2e_request_latency_seconds_bucket{{le="1.0",model_name="{MODEL}"}} 1 '
+        f'# {{trace_id="{SECRET}"}} 1',
+    ),
+    "names": with_lines(
+        f'{{"{SECRET}"}} 1', f'{{"vllm:{SECRET}", model_name="x"}} 1', f'{KEY}{{a="b"}} 1'
+    ),
+    "types": with_lines(
+        f"# TYPE {RUNNING} {KEY}", f"# TYPE {KEY} gauge", f"# TYPE vllm:new_{KEY} gauge"
+    ),
+    "long labels": with_lines(
+        f'{RUNNING}{{model_name="{LONG}",engine="{LONG}"}} 1',
+        f'vllm:request_success_total{{finished_reason="{LONG}",model_name="{MODEL}"}} 1',
+    ),
+    "only a long model": answers(re.sub('model_name="[^"]*"', f'model_name="{LONG}"', capture())),
+}
+"""Answers that are metrics."""
+
+SILENT: dict[str, Behaviour] = {
+    "HTML": fakes.html(f"text/html; charset={KEY}"),
+    "HTML of a kind": fakes.html(f"{KEY}/html"),
+    "JSON": fakes.json_body(),
+    "JSON with secrets": answers(json.dumps({"prompt": SECRET}), f"application/json; x={KEY}"),
+    "an error": lambda exchange: exchange.reply(SECRET.encode(), status=500),
+    "a redirect": fakes.redirects(f"http://user:{KEY}@127.0.0.1:9/?prompt={SECRET}"),
+    "text": answers(f"{SECRET}\n" * 10),
+    "no engine": answers(f"# TYPE {KEY} gauge\n# TYPE a{KEY}/ gauge\nx 1\n"),
+    "a name in quotes": answers(f'# TYPE "{SECRET}" gauge\n{{"{SECRET}"}} 1\n'),
+    "mid-line": answers(f"{SECRET} # TYPE canarykey gauge\nx 1\n"),
+    "gzip": lambda exchange: exchange.reply(SECRET.encode(), Content_Encoding="gzip"),
+    "a status": raw(f"HTTP/1.1 {SECRET}\n\n"),
+    "a reason": headed(f"503 {SECRET}", f"X-Key: {KEY}"),
+    "a length": headed("200 OK", f"Content-Length: {KEY}", "Content-Type: text/plain"),
+    "a chunk": raw(f"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n{SECRET}\n\n"),
+    "a header": headed("200 OK", f"{SECRET}", f"X {KEY}: {KEY}", "Content-Length: 999999"),
+    "no HTTP": raw(f"{SECRET}\n"),
+}
+"""Answers that are none."""
 
 HEADERS = {
     "authorization": f"Bearer {KEY}",
     "x-api-key": KEY,
     "cookie": f"session={KEY}",
-    "user-agent": MAIL,
-    "x-prompt": SECRET,
+    "user-agent": SECRET,
+    "referer": f"http://a/?{KEY}",
 }
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Exporter, Path, list[bytes]]]:
-    """An exporter that was told every secret; what it answered."""
-    folder = tmp_path_factory.mktemp("privacy")
-    file, data = folder / "requests.jsonl", folder / "data"
-    file.write_text("".join(f"{line}\n" for line in lines()))
-    flags = ("--engine", "http://127.0.0.1:9", "--data", str(data), "--requests", str(file))
-    http = urllib3.PoolManager(retries=False, timeout=20)
-    answers: list[bytes] = []
-    with exporter(folder / "log", *flags, "--log-level", "debug") as process:
-
-        def post(content: bytes, kind: str, url: str = process.otlp_http, **more: str) -> int:
-            headers = {**HEADERS, "content-type": kind, **more}
-            answer = http.request("POST", url, body=content, headers=headers)
-            answers.append(answer.data + repr(dict(answer.headers)).encode())
-            return int(answer.status)
-
-        request = secretive_message(1)
-        loaded = in_json(secretive_message(11))
-        loaded["resourceSpans"][0]["scopeSpans"][0]["spans"][0] |= {
-            "events": [{"name": SECRET}],
-            "traceState": KEY,
-            "status": {"message": SECRET},
-            SECRET: SECRET,
-        }
-        assert post(request.SerializeToString(), PROTOBUF) == 200
-        assert post(json.dumps(loaded).encode(), JSON) == 200
-        for content, kind in malformed():
-            assert post(content, kind) in (200, 400), content[:80]
-            assert post(content, kind, **{"content-encoding": "gzip"}) == 400
-        assert post(b"", SECRET) == 415
-        assert post(b"", PROTOBUF, **{"content-encoding": KEY}) == 400
-        assert post(b"", PROTOBUF, f"{process.otlp_http}?key={KEY}&prompt={MAIL}") == 200
-        assert post(b"", PROTOBUF, process.otlp_http.replace("traces", KEY)) == 404
-        http.request("GET", f"{process.url}/metrics?key={KEY}", headers=HEADERS)
-        with grpc.insecure_channel(process.otlp_grpc) as channel:
-            for method in ("Export", KEY):
-                call = channel.unary_unary(f"/{SERVICE}/{method}")
-                for content in (secretive_message(21).SerializeToString(), SECRET.encode()):
-                    try:
-                        answers.append(call(content, metadata=(("x-api-key", KEY),), timeout=20))
-                    except grpc.RpcError as error:
-                        answers.append(f"{error.details()} {error.trailing_metadata()}".encode())
-        source = "file:requests.jsonl"
-        until(lambda: process.value("records_total", source=source))
-        yield process, data, answers
-    http.clear()
-
-
-def found(text: str | bytes) -> list[str]:
-    """The secrets in a text, however they are written."""
-    data = text.encode() if isinstance(text, str) else text
-    plain = re.sub(rb"\\u00([0-9a-f]{2})", lambda hit: bytes([int(hit[1], 16)]), data)
-    return [marker for marker in MARKERS if marker.encode() in plain]
-
-
-def test_the_secrets_were_sent_in_requests_that_are_kept(
-    told: tuple[Exporter, Path, list[bytes]],
-) -> None:
-    rows = Reader(told[1]).requests().set_index("span_id", drop=False)
-    for number in (1, 11, 21):
-        engine, gateway = rows.loc[span_id(number)], rows.loc[span_id(number + 1)]
-        assert (engine["role"], gateway["role"]) == ("engine", "gateway")
-        assert (engine["tenant"], gateway["tenant"]) != (LONG, LONG)
-    assert "kept" in set(rows["request_id"])
-
-
-def test_no_byte_of_the_store_is_one(told: tuple[Exporter, Path, list[bytes]]) -> None:
-    files = [path for path in told[1].rglob("*") if path.is_file()]
-    assert len(files) >= 3
-    for path in files:
-        assert not found(path.read_bytes()), path
-    # Segments are not compressed; that they are is seen here if it ever changes.
-    rows = [
-        row
-        for path in told[1].glob("requests/*.journal")
-        for batch in batches(path)
-        for row in batch.to_pylist()
-    ]
-    assert len(rows) > 6
-    assert not found(repr(rows))
-
-
-@pytest.mark.parametrize("path", ["/", "/metrics", "/-/ready"])
-def test_no_page_shows_one(told: tuple[Exporter, Path, list[bytes]], path: str) -> None:
-    for accept in ("*/*", "application/openmetrics-text"):
-        assert not found(told[0].get(path, Accept=accept))
-
-
-def test_no_answer_quotes_one(told: tuple[Exporter, Path, list[bytes]]) -> None:
-    assert len(told[2]) > 20
-    for answer in told[2]:
-        assert not found(answer), answer
-
-
-def test_the_log_has_none_even_at_its_most_talkative(
-    told: tuple[Exporter, Path, list[bytes]],
-) -> None:
-    assert "metrics at http" in told[0].log
-    assert not found(told[0].log), told[0].log
