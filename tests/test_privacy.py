@@ -272,3 +272,224 @@ HEADERS = {
     "user-agent": SECRET,
     "referer": f"http://a/?{KEY}",
 }
+
+
+@dataclass
+class Told:
+    """An exporter that is told secrets, and what it said.
+
+    Attributes:
+        process: The exporter.
+        data: Its store.
+        answers: What it answered, by what it was asked.
+        pages: What its pages showed, by when.
+        kept: Numbers of the marked spans that are requests.
+    """
+
+    process: Exporter
+    data: Path
+    answers: dict[str, bytes] = field(default_factory=dict)
+    pages: dict[str, str] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._http = urllib3.PoolManager(retries=False, timeout=20)
+
+    def ask(self, method: str, url: str, content: bytes = b"", kind: str = "", **more: str) -> int:
+        headers = {**HEADERS, "content-type": kind, **more}
+        answer = self._http.request(method, url, body=content, headers=headers)
+        said = f"{answer.status} {answer.reason} {answer.headers}".encode() + answer.data
+        self.answers[f"{len(self.answers)} {method} {kind} {content[:200]!r}"] = said
+        return int(answer.status)
+
+    def post(self, content: bytes, kind: str, **more: str) -> int:
+        return self.ask("POST", self.process.otlp_http, content, kind, **more)
+
+    def call(
+        self, content: bytes, method: str = "Export", compression: grpc.Compression | None = None
+    ) -> bool:
+        with grpc.insecure_channel(self.process.otlp_grpc) as channel:
+            call = channel.unary_unary(f"/{SERVICE}/{method}")
+            metadata = (("authorization", KEY), ("x-prompt", SECRET))
+            try:
+                said = call(content, metadata=metadata, timeout=20, compression=compression)
+            except grpc.RpcError as error:
+                said = f"{error.code()} {error.details()} {error.trailing_metadata()}".encode()
+            else:
+                metadata = ()
+        self.answers[f"{len(self.answers)} gRPC {method} {content[:200]!r}"] = said
+        return not metadata
+
+    def garble(self, port: int, content: str) -> None:
+        """Send what is no request, and hear the answer to its end."""
+        said = b""
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            with suppress(ConnectionError):
+                connection.sendall(content.replace("\n", "\r\n").encode())
+                connection.shutdown(socket.SHUT_WR)
+                while piece := connection.recv(65536):
+                    said += piece
+        self.answers[f"{len(self.answers)} {port} {content[:200]!r}"] = said
+
+    def look(self, when: str) -> None:
+        """Read the pages."""
+        self.pages[f"/ {when}"] = self.process.get("/")
+        for accept in ("text/plain", "application/openmetrics-text"):
+            self.pages[f"/metrics {accept} {when}"] = self.process.get(Accept=accept)
+
+
+def tell_of_engines(told: Told, engine: FakeEngine) -> None:
+    """Let the engine answer in every way, and well in between."""
+    source = f"engine:{engine.address}"
+
+    def success() -> float | None:
+        return told.process.value("source_last_success_timestamp_seconds", source=source)
+
+    for name, behaviour in TALKATIVE.items():
+        engine.behaviour = behaviour
+        for _ in range(2):  # the first one may have begun before
+            before = success()
+            until(lambda before=before: success() != before, f"an answer with {name} is read")
+        told.look(name)
+    for name, behaviour in SILENT.items():
+        engine.behaviour = behaviour
+        until(lambda: told.process.state(source) != "ok", f"an answer with {name} is read")
+        told.look(name)
+        engine.behaviour = answers(capture())
+        until(lambda: told.process.state(source) == "ok")
+
+
+def tell_of_spans(told: Told) -> None:
+    """Send spans by every way, with headers full of secrets."""
+    requests = []
+    for way in range(6):
+        request, numbers = marked_message(100 * (way + 1))
+        told.kept += numbers
+        requests.append(request)
+    packed = {"content-encoding": "gzip"}
+    plain = [request.SerializeToString() for request in requests]
+    assert told.post(plain[0], PROTOBUF) == 200
+    assert told.post(gzip.compress(plain[1]), PROTOBUF, **packed) == 200
+    assert told.post(json.dumps(to_json(requests[2])).encode(), JSON) == 200
+    assert told.post(gzip.compress(json.dumps(to_json(requests[3])).encode()), JSON, **packed) == 200
+    assert told.call(plain[4])
+    assert told.call(plain[5], compression=grpc.Compression.Gzip)
+    known = {"tenant.id": TENANT, "gen_ai.request.id": REQUEST, "gen_ai.response.model": MODEL}
+    good = span(900)
+    good.attributes.extend(attributes(known))
+    assert told.post(message([good]).SerializeToString(), PROTOBUF) == 200
+
+
+def tell_badly(told: Told) -> None:
+    """Send what is refused, and what is no request at all."""
+    for content, kind in unreadable():
+        assert told.post(content, kind) in (200, 400), content[:200]
+        if kind == PROTOBUF:
+            assert not told.call(content)
+    junk = SECRET.encode()
+    assert told.post(junk, PROTOBUF, **{"content-encoding": "gzip"}) == 400
+    assert told.post(gzip.compress(junk * 9)[:-9], JSON, **{"content-encoding": "gzip"}) == 400
+    assert told.post(b"", PROTOBUF, **{"content-encoding": SECRET}) == 400
+    assert told.post(b"", SECRET) == 415
+    assert told.post(junk * (MAX_MESSAGE // len(junk) + 1), PROTOBUF) == 413
+    assert told.post(gzip.compress(junk * 400_000), JSON, **{"content-encoding": "gzip"}) == 413
+    assert not told.call(gzip.compress(junk * 400_000))
+    assert not told.call(b"", method=KEY)
+    for place in (f"/v1/traces?key={KEY}", f"/v1/{KEY}", f"/?key={KEY}", "/v1/traces"):
+        told.ask("GET", told.process.otlp_http.replace("/v1/traces", place))
+        told.ask("POST", told.process.url + place, junk, JSON)
+        told.ask("GET", f"{told.process.url}{place}", accept=SECRET)
+    told.ask("GET", f"{told.process.url}/metrics?key={KEY}", accept=SECRET)
+    for name in ("listen", "otlp_http", "otlp_grpc"):
+        for garbage in (
+            f"{SECRET}\n\n",
+            f"GET /{KEY} HTTP/9.9\nX-Key: {KEY}\n\n",
+            f"GET / HTTP/1.1\nHost: x\n{SECRET}\n\n",
+            f"POST /v1/traces HTTP/1.1\nHost: {KEY}\nContent-Length: {KEY}\n\n",
+            f"POST /v1/traces HTTP/1.1\nHost: x\nContent-Type: {JSON}\nContent-Length: 999\n\n{SECRET}",
+        ):
+            told.garble(told.process.port(name), garbage)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """An exporter that has ended, and was told every secret; its store is sealed in part."""
+    folder = tmp_path_factory.mktemp("privacy")
+    data, log, file = folder / "data", folder / "log", folder / "requests.jsonl"
+    with fake_engine() as engine:
+        url = f"{engine.url}/metrics?token={KEY}#{KEY}"
+        flags = ("--engine", url, "--data", str(data), "--interval", "100ms")
+        more = ("--requests", str(file), "--log-level", "debug")
+        with exporter(log, *flags, *more) as running:
+            told = Told(running, data)
+            tell_of_spans(told)
+            file.write_text("".join(f"{line}\n" for line in lines()))
+            source = f"file:{file.name}"
+            until(lambda: running.value("records_total", source=source), "the lines are read")
+            tell_of_engines(told, engine)
+            engine.behaviour = TALKATIVE["only a long model"]
+            until(lambda: LONG, "x")
+            told.look("in the middle")
+            assert running.stop() == 0
+        # What was told so far is sealed; what comes now stays in journals.
+        with exporter(log, *flags, *more) as running:
+            until(lambda: not listing(data / "requests")[1], "all is sealed")
+            told.process = running
+            tell_badly(told)
+            told.look("at the end")
+            assert running.stop() == 0
+        yield told
+
+
+def test_the_secrets_stood_in_requests_that_are_kept(told: Told) -> None:
+    rows = Reader(told.data).requests().set_index("span_id", drop=False)
+    for number in told.kept:
+        row = rows.loc[span_id(number)]
+        assert row["role"] == ("gateway" if number % 2 else "engine")
+        assert row["tenant"] == TENANT if number % 2 else row["tenant"] != row["tenant"]
+        assert row["outcome"] == "error"
+    good = rows.loc[span_id(900)]
+    assert (good["tenant"], good["request_id"], good["model"]) == (TENANT, REQUEST, MODEL)
+    from_file = rows[rows["source"] == "file"]
+    assert set(from_file["request_id"]) == {REQUEST}
+    assert TENANT in told.pages["/metrics text/plain at the end"]
+
+
+def test_no_byte_of_the_store_is_one(told: Told) -> None:
+    files = [path for path in told.data.rglob("*") if path.is_file()]
+    for path in files:
+        assert not found(path.read_bytes(), path.name), path
+    suffixes = {path.suffix for path in files}
+    assert {".parquet", ".journal"} <= suffixes
+
+
+def test_no_value_of_the_store_is_one(told: Told) -> None:
+    for table in ("requests", "samples"):
+        sealed, segments = listing(told.data / table)
+        assert sealed
+        for file in sealed:
+            with pq.ParquetFile(file.path) as parquet:
+                rows = parquet.read().to_pylist()
+                assert rows
+                assert not found(repr(rows), repr(parquet.metadata), repr(parquet.schema_arrow))
+        for segment in segments:
+            for batch in batches(segment.path):
+                assert not found(repr(batch.to_pylist()), repr(batch.schema))
+
+
+def test_no_page_shows_one(told: Told) -> None:
+    for when, page in told.pages.items():
+        assert not found(page), when
+
+
+def test_no_answer_quotes_one(told: Told) -> None:
+    assert len(told.answers) > 100
+    for request, answer in told.answers.items():
+        assert not found(answer), request
+
+
+def test_the_log_quotes_none(told: Told) -> None:
+    log = told.process.log
+    assert log.count("metrics at http") == 2
+    assert "Traceback" not in log
+    assert not found(log)

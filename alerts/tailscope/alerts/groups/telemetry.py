@@ -7,7 +7,7 @@ from dataclasses import replace
 from tailscope.alerts import thresholds
 from tailscope.alerts.model import Alert, Group, PanelLink, Severity
 from tailscope.alerts.queries import LONG, REQUESTS, SHORT
-from tailscope.catalogue.promql import TARGET_LABELS, absent, compare, every
+from tailscope.catalogue.promql import TARGET_LABELS, absent, compare, every, unless
 from tailscope.catalogue.requests import SECONDS_BUCKETS
 
 _SOURCES = PanelLink("tailscope-triage", 803)
@@ -18,7 +18,14 @@ SOURCE_DOWN = Alert(
     name="TailscopeSourceDown",
     severity=Severity.WARNING,
     cause="telemetry",
-    expr=compare(SHORT.gauge("source_up", _SOURCE), "==", 0),
+    expr=unless(
+        compare(SHORT.gauge("source_up", _SOURCE), "==", 0),
+        # A machine without a GPU is no fault; `--gpu off` says so for good.
+        replace(SHORT, where={"reason": "~library_not_found|no_gpu"}).gauge(
+            "source_state", _SOURCE
+        ),
+        on=_SOURCE,
+    ),
     lasts="2m",
     labels=_SOURCE,
     summary="The exporter gets nothing from {{ .Labels.source }}",
