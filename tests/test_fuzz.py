@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailscope.catalogue.engines import engines
+from tailscope.catalogue.engines.vllm import SPANS
+from tailscope.catalogue.spans import GATEWAY_ATTRIBUTES
 from tailscope.exporter.otlp import BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.otlpgrpc import SERVICE
 from tailscope.exporter.otlpjson import read_json
@@ -139,12 +141,8 @@ ATTRIBUTES = st.one_of(
     st.dictionaries(
         st.sampled_from(
             [
-                *(
-                    name.replace(".", "__")
-                    for name in READER._engines["llm_request"].slots[0]._fields
-                ),
-                *(slot.attribute for slot in READER._engines["llm_request"].slots),
-                *(slot.attribute for slot in READER._gateway_slots),
+                *SPANS.attributes,
+                *GATEWAY_ATTRIBUTES,
                 "tenant",
                 "error.type",
                 "gen_ai.system",

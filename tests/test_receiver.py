@@ -32,11 +32,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import format_span_id, format_trace_id
 
+from tailscope.address import Address
 from tailscope.catalogue.engines import engines
 from tailscope.errors import UsageError
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
-from tailscope.exporter.listeners import Address, HttpListeners, bind
+from tailscope.exporter.listeners import HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.otlp import MAX_MESSAGE, BadMessage, TooLarge
 from tailscope.exporter.otlpgrpc import SERVICE, GrpcListener
@@ -123,7 +124,11 @@ def test_the_exporters_of_the_opentelemetry_sdk(running: Running, transport: str
     provider.add_span_processor(BatchSpanProcessor(sender))
     tracer = provider.get_tracer("vllm.tracing.otel")
     with tracer.start_as_current_span("a client's") as outer:
-        attributes = {**STAGES, "gen_ai.request.id": "cmpl-x-0", "tenant.id": "acme"}
+        attributes: dict[str, Any] = {
+            **STAGES,
+            "gen_ai.request.id": "cmpl-x-0",
+            "tenant.id": "acme",
+        }
         with tracer.start_as_current_span("llm_request", attributes=attributes) as inner:
             inner.add_event("event", {"key": "value"})
         with tracer.start_as_current_span("Load model"):

@@ -184,7 +184,7 @@ def test_the_request_id_is_the_clients(sent: str, kept: str | None) -> None:
 
 
 def test_negative_stage_times_become_0_and_are_counted() -> None:
-    queue = {f"{LATENCY}time_in_queue".replace(".", "__"): 0.45}
+    queue: dict[str, Any] = {f"{LATENCY}time_in_queue": 0.45}
     batch = read(message([span(1, **queue), span(2)]))
     assert [record.frontend_seconds for record in batch.records] == [0.0, 0.125]
     assert batch.clamped == 1
@@ -241,7 +241,8 @@ def test_a_request_that_has_not_ended() -> None:
 
 @pytest.mark.parametrize("seconds", [1e300, 1e9, float("inf"), float("nan"), float("-inf")])
 def test_a_time_that_cannot_be_is_none(seconds: float) -> None:
-    one = span(1, **{f"{LATENCY}e2e".replace(".", "__"): seconds})
+    total: dict[str, Any] = {f"{LATENCY}e2e": seconds}
+    one = span(1, **total)
     one.end_time_unix_nano = 0
     record = read_one(one)
     assert (record.total_seconds, record.ended_ns) == (None, None)
@@ -398,7 +399,7 @@ def test_values_in_an_unusual_encoding() -> None:
     assert read_int(b"\x18\x87\x00") == 7, "more bytes than needed"
     assert read_int(value(6).SerializeToString() + seven) == 7, "the last one wins"
     assert read_int(seven + b"\x98\x06\x01") == 7, "a field of a later version"
-    assert read_int(b"") is read_float(b"") is read_text(b"") is None
+    assert (read_int(b""), read_float(b""), read_text(b"")) == (None, None, None)
     assert AnyValue.FromString(b"\x18\x87\x00").int_value == 7
 
 
@@ -543,14 +544,15 @@ def test_json_in_the_other_spellings() -> None:
 
 
 def test_json_with_nothing_in_it() -> None:
-    for loaded in (
+    nothings: list[dict[str, Any]] = [
         {},
         {"resourceSpans": []},
         {"resourceSpans": None},
         {"resourceSpans": [{}]},
         {"resourceSpans": [{"scopeSpans": [{}]}]},
         {"other": 1},
-    ):
+    ]
+    for loaded in nothings:
         assert read_dict(loaded) == Batch()
 
 

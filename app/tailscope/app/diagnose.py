@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pandas as pd
 
+from tailscope.app.gpus import examined
 from tailscope.app.source import LOOKBACK_NS
 from tailscope.app.terminal import render
 from tailscope.app.timespan import duration, instant
@@ -19,6 +20,7 @@ from tailscope.errors import UsageError
 from tailscope.records.reader import Reader, ReaderError, join_records
 from tailscope.records.recordfile import LeftOut, read_records
 from tailscope.triage.analysis import analyse
+from tailscope.triage.hardware import Gpu
 from tailscope.triage.report import report
 from tailscope.triage.scope import Scope
 from tailscope.triage.slow import SlowRule
@@ -61,9 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     rejected: Mapping[str, int] = {}
     if arguments.requests:
         frame, rejected = _from_file(Path(arguments.requests))
+        gpus: tuple[Gpu, ...] = ()
     else:
-        frame = _from_store(Path(arguments.data), scope)
-    finding = analyse(frame, scope, rejected)
+        frame, gpus = _from_store(Path(arguments.data), scope)
+    finding = analyse(frame, scope, rejected, gpus)
     if arguments.json:
         print(json.dumps(report(finding), indent=2, ensure_ascii=False))
         return 0
@@ -117,7 +120,7 @@ def _from_file(path: Path) -> tuple[pd.DataFrame, Mapping[str, int]]:
     return join_records(records), left_out.reasons
 
 
-def _from_store(directory: Path, scope: Scope) -> pd.DataFrame:
+def _from_store(directory: Path, scope: Scope) -> tuple[pd.DataFrame, tuple[Gpu, ...]]:
     reader = Reader(directory)
     if not reader.exists():
         raise UsageError(
@@ -126,7 +129,8 @@ def _from_store(directory: Path, scope: Scope) -> pd.DataFrame:
         )
     start = max((scope.start_ns or 0) - LOOKBACK_NS, 0)
     try:
-        return reader.requests(start, _MAX_NS if scope.end_ns is None else scope.end_ns)
+        frame = reader.requests(start, _MAX_NS if scope.end_ns is None else scope.end_ns)
+        return frame, examined(reader, frame, scope)
     except ReaderError as error:
         raise UsageError(f"--data {directory}: {error}") from None
 

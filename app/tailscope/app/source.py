@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from tailscope.app.gpus import examined
 from tailscope.records.reader import Reader
 from tailscope.triage.analysis import analyse
 from tailscope.triage.finding import Finding
+from tailscope.triage.hardware import Gpu
 from tailscope.triage.identity import arrival, find
 from tailscope.triage.neighbours import Neighbourhood, neighbours
 from tailscope.triage.scope import Scope
@@ -33,7 +35,14 @@ COST_SHARE = 0.1
 FILTERS = ("tenant", "model", "server")
 """Columns that can be filtered by."""
 
+MAX_SAMPLED_NS = 3600 * 10**9
+"""Samples beside one request are read for no longer than this."""
+
+SETTLED_NS = 60 * 10**9
+"""Samples of a time that ended so long ago have all been written."""
+
 _KEPT = 3
+_SAMPLES = 8
 _FINDINGS = 16
 
 
@@ -45,11 +54,20 @@ class Loaded:
         start_ns: First arrival of the window.
         at: When it was read, seconds of the monotonic clock.
         cost: Seconds that reading and the first analysis took.
+        gpus: What the GPUs went through in the window.
         names: What the frame holds of each column that can be filtered by.
     """
 
-    def __init__(self, frame: pd.DataFrame, start_ns: int, stamp: object, at: float) -> None:
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        start_ns: int,
+        stamp: object,
+        at: float,
+        gpus: tuple[Gpu, ...] = (),
+    ) -> None:
         self.frame = frame
+        self.gpus = gpus
         self.start_ns = start_ns
         self.stamp = stamp
         self.at = at
@@ -69,7 +87,7 @@ class Loaded:
             if scope not in self._findings:
                 while len(self._findings) >= _FINDINGS:
                     self._findings.popitem(last=False)
-                self._findings[scope] = analyse(self.frame, scope)
+                self._findings[scope] = analyse(self.frame, scope, gpus=self.gpus)
             return self._findings[scope]
 
 
@@ -94,6 +112,7 @@ class Source:
         self._now = now
         self._clock = clock
         self._kept: OrderedDict[float | None, Loaded] = OrderedDict()
+        self._samples: OrderedDict[tuple[tuple[str, ...], int, int], pd.DataFrame] = OrderedDict()
         self._span: tuple[object, tuple[int, int] | None] | None = None
         self._lock = threading.Lock()
 
@@ -134,10 +153,32 @@ class Source:
         began = self._clock()
         start = 0 if seconds is None else int((self._now() - seconds) * 1e9)
         frame = self._reader.requests(max(start - LOOKBACK_NS, 0))
-        loaded = Loaded(frame, start, stamp, self._clock())
-        loaded.finding(Scope(start_ns=start))
+        gpus = examined(self._reader, frame, Scope(start_ns=start or None))
+        loaded = Loaded(frame, start, stamp, self._clock(), gpus)
+        loaded.finding(Scope(start_ns=start or None))
         loaded.cost = self._clock() - began
         return loaded
+
+    def samples(self, metrics: tuple[str, ...], start_ns: int, end_ns: int) -> pd.DataFrame:
+        """Stored samples of engines and GPUs; those of the past are read once.
+
+        Of a time that is longer than ``MAX_SAMPLED_NS`` only the end.
+
+        Raises:
+            ReaderError: If the store cannot be read.
+        """
+        key = metrics, max(start_ns, end_ns - MAX_SAMPLED_NS), end_ns
+        with self._lock:
+            if key in self._samples:
+                self._samples.move_to_end(key)
+                return self._samples[key]
+        found = self._reader.samples(*key)
+        if end_ns + SETTLED_NS < self._now() * 1e9:
+            with self._lock:
+                self._samples[key] = found
+                while len(self._samples) > _SAMPLES:
+                    self._samples.popitem(last=False)
+        return found
 
     def _stamp(self) -> object:
         """Changes whenever something was written."""

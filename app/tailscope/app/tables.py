@@ -13,6 +13,7 @@ from tailscope.triage.quantiles import LEVELS, Quantile, Quantiles
 from tailscope.triage.words import seconds
 
 _SECONDS = "%.3f s"
+_HEAT = "temperature_celsius"
 _LABELS = {"total": "total", "ttft": "time to first token", "client": "total at the client"}
 
 
@@ -206,4 +207,53 @@ def beside_columns() -> dict[str, Any]:
             help="Places in the batch times seconds, until this request had its own place.",
         ),
         "held_seconds": number("Held while it was there", format="%.2f s"),
+    }
+
+
+def by_gpu(finding: Finding) -> pd.DataFrame:
+    """Activity and troubles of each GPU."""
+    return pd.DataFrame(
+        [
+            {
+                "gpu": gpu.name,
+                "model": gpu.model or None,
+                **{
+                    f"{name}_{what}": _percent(getattr(level, what))
+                    for name, level in gpu.activity.items()
+                    for what in ("mean", "p95")
+                },
+                **{name: level.mean for name, level in gpu.readings.items()},
+                "hottest": gpu.readings[_HEAT].highest if _HEAT in gpu.readings else None,
+                "held": gpu.faulty_seconds,
+                "lost": None if gpu.instance else gpu.lost_seconds,
+            }
+            for gpu in finding.gpus
+        ]
+    ).reindex(columns=list(by_gpu_columns()))
+
+
+def by_gpu_columns() -> dict[str, Any]:
+    """Titles, units and help of ``by_gpu``."""
+    number = st.column_config.NumberColumn
+    shares = {
+        "sm": ("SM", "Share of the multiprocessors' cycles with work resident."),
+        "dram": ("DRAM", "Share of the memory's cycles that moved data; about 80 % is the most."),
+        "tensor": ("Tensor", "Share of the tensor cores' cycles in use."),
+    }
+    return {
+        "gpu": st.column_config.TextColumn("GPU", pinned=True),
+        "model": st.column_config.TextColumn("Model"),
+        **{
+            f"{name}_{what}": number(f"{title} {what}", format="%.0f %%", help=text)
+            for name, (title, text) in shares.items()
+            for what in ("mean", "p95")
+        },
+        "power_watts": number("Power", format="%.0f W", help="Mean."),
+        "hottest": number("Hottest", format="%.0f °C", help="Highest temperature of the GPU."),
+        "held": number(
+            "Held down",
+            format="%.1f s",
+            help="By heat, power brake or the hardware itself; not by a power limit.",
+        ),
+        "lost": number("Lost", format="%.1f s", help="It was known and could not be read."),
     }

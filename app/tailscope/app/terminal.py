@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailscope.triage.finding import Finding, SlowRequest
+from tailscope.triage.gpusentence import health
+from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import Quantiles
@@ -19,9 +21,14 @@ _NONE = "-"
 
 def render(finding: Finding) -> str:
     """Write the sentences and the tables; tables without a row are left out."""
-    blocks = ["\n".join([headline(finding), *verdict(finding)])]
+    blocks = [
+        "\n".join(
+            [headline(finding), *verdict(finding), *health(finding.gpus, finding.window.start_ns)]
+        )
+    ]
     if finding.window.requests:
         blocks += [_latency(finding), _tenants(finding.tenants), _slowest(finding.slow.slowest)]
+    blocks.append(_gpus(finding.gpus))
     if said := notes(finding):
         blocks.append("Note: " + "\n      ".join(said))
     return _safe("\n\n".join(filter(None, blocks)))
@@ -132,6 +139,36 @@ def _slowest(requests: Sequence[SlowRequest]) -> str:
         ],
     )
     return table + _more(len(requests), "requests")
+
+
+def _gpus(gpus: Sequence[Gpu]) -> str:
+    table = _table(
+        ("gpu", "SM", "p95", "DRAM", "p95", "tensor", "power", "hottest", "held down", "lost"),
+        [
+            (
+                gpu.name,
+                *_activity(gpu, "sm"),
+                *_activity(gpu, "dram"),
+                _activity(gpu, "tensor")[0],
+                _reading(gpu, "power_watts", "W"),
+                _reading(gpu, "temperature_celsius", "°C", highest=True),
+                _NONE if gpu.faulty_seconds is None else seconds(gpu.faulty_seconds),
+                _NONE if gpu.instance else seconds(gpu.lost_seconds),
+            )
+            for gpu in gpus[:SHOWN]
+        ],
+    )
+    return table + _more(len(gpus), "GPUs")
+
+
+def _activity(gpu: Gpu, name: str) -> tuple[str, str]:
+    level = gpu.activity.get(name)
+    return (percent(level.mean), percent(level.p95)) if level else (_NONE, _NONE)
+
+
+def _reading(gpu: Gpu, name: str, unit: str, *, highest: bool = False) -> str:
+    level = gpu.readings.get(name)
+    return f"{level.highest if highest else level.mean:,.0f} {unit}" if level else _NONE
 
 
 def _more(count: int, what: str) -> str:

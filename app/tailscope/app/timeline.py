@@ -12,6 +12,9 @@ from tailscope.triage.stages import STAGES, WHOLE, intervals, named
 MAX_ROWS = 40
 """Neighbours that are drawn: those that held a place in the batch the longest."""
 
+LABELS = 84
+"""Pixels to the left of the plot, the same in every chart under each other: so their axes agree."""
+
 _ROW = 15
 _EDGE = 0.12
 
@@ -36,11 +39,30 @@ def bars(around: Neighbourhood, tenants: list[str]) -> pd.DataFrame:
     return found.assign(seconds=found["end"] - found["start"])
 
 
+def extent(data: pd.DataFrame) -> float:
+    """Seconds from the arrival of the request to its end, for the axis."""
+    return max(float(data.loc[data["rank"] == 0, "end"].max()), 0.001)
+
+
+def edges(length: float) -> tuple[float, float]:
+    """Where the time axis of a request of that length begins and ends, in seconds."""
+    return -_EDGE * length, (1 + _EDGE) * length
+
+
+def time_axis(length: float, title: str | None) -> alt.X:
+    """The time axis that all charts of one request share."""
+    return alt.X(
+        "start:Q",
+        title=title,
+        scale=alt.Scale(domain=list(edges(length)), nice=False),
+        axis=alt.Axis(tickCount=10),
+    )
+
+
 def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars: the request on top, coloured by tenant, shaded by stage."""
-    mine = data[data["rank"] == 0]
-    length = max(float(mine["end"].max()), 0.001)
-    low, high = -_EDGE * length, (1 + _EDGE) * length
+    length = extent(data)
+    low, high = edges(length)
     # A bar that reaches beyond the axis ends at its edge.
     seen = data[(data["end"] > low) & (data["start"] < high)].assign(
         start=data["start"].clip(lower=low), end=data["end"].clip(upper=high)
@@ -52,12 +74,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
         alt.Chart(seen)
         .mark_bar(height={"band": 0.86})
         .encode(
-            x=alt.X(
-                "start:Q",
-                title="time after the arrival of the request (s)",
-                scale=alt.Scale(domain=[low, high], nice=False),
-                axis=alt.Axis(tickCount=10),
-            ),
+            x=time_axis(length, "time after the arrival of the request (s)"),
             x2="end:Q",
             y=alt.Y(
                 "rank:O",
@@ -69,6 +86,8 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
                     labelOverlap=False,
                     ticks=False,
                     domain=False,
+                    minExtent=LABELS,
+                    maxExtent=LABELS,
                 ),
             ),
             color=alt.Color(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
+from tailscope.triage.coincidence import beside
 from tailscope.triage.finding import Finding, Latency, Slow, Window
+from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import loads
 from tailscope.triage.quality import quality
 from tailscope.triage.quantiles import Quantiles, quantiles
@@ -19,7 +21,10 @@ from tailscope.triage.stages import STAGES, Flags, column, floats, rows
 
 
 def analyse(
-    frame: pd.DataFrame, scope: Scope, rejected: Mapping[str, int] | None = None
+    frame: pd.DataFrame,
+    scope: Scope,
+    rejected: Mapping[str, int] | None = None,
+    gpus: Iterable[Gpu] = (),
 ) -> Finding:
     """Say what there is to say about the requests of a scope.
 
@@ -28,6 +33,7 @@ def analyse(
             but still ran add to the load.
         scope: What to look at.
         rejected: Lines of an input file that were left out, by reason.
+        gpus: What the GPUs went through in the window.
     """
     window = scope.window(frame) & scope.places(frame)
     chosen = window & scope.judged(frame)
@@ -44,6 +50,7 @@ def analyse(
         slow=slow,
         tenants=loads(frame, window, slow_rows, slow.stage),
         quality=quality(mine, judged, rejected or {}),
+        gpus=beside(gpus, frame[slow_rows]),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quantiles import Quantiles
 from tailscope.triage.slow import SlowRule
@@ -157,10 +158,20 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The answer to one question."""
+    """The answer to one question.
+
+    Attributes:
+        window: What was looked at.
+        latency: Percentiles.
+        slow: The slow requests.
+        tenants: Load by tenant, the largest beside the slow requests first.
+        quality: How far the data carry.
+        gpus: What the GPUs went through meanwhile; empty where no sample of any is known.
+    """
 
     window: Window
     latency: Latency
     slow: Slow
     tenants: tuple[TenantLoad, ...]
     quality: Quality
+    gpus: tuple[Gpu, ...] = ()

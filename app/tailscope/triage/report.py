@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailscope.triage.finding import Finding, SlowRequest
+from tailscope.triage.gpureport import gpu, gpu_suspects
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import CONFIDENCE, LEVELS, Quantiles
@@ -32,9 +33,13 @@ def report(finding: Finding) -> dict[str, Any]:
             "window": _window(finding),
             "latency": _latency(finding),
             "slow": _slow(finding),
-            "suspects": [_suspect(load) for load in finding.tenants if load.slot_share_slow],
+            "suspects": [
+                *(_suspect(load) for load in finding.tenants if load.slot_share_slow),
+                *gpu_suspects(finding.gpus, GRADE),
+            ],
             "cause": _cause(finding),
             "tenants": [_tenant(load) for load in finding.tenants],
+            "gpus": [gpu(one) for one in finding.gpus] or None,
             "data_quality": _quality(finding),
             "method": METHOD,
         }

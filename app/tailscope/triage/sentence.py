@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tailscope.triage.contrast import stands_out
 from tailscope.triage.finding import Finding
+from tailscope.triage.gpusentence import suspicions
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.slow import MIN_REQUESTS
@@ -11,13 +13,6 @@ from tailscope.triage.words import moment, percent, plural, seconds
 
 MIN_SLOW = 8
 """With fewer slow requests than this no tenant is named beside them."""
-
-MIN_SHARE = 0.2
-"""A tenant that held a smaller share of the batch than this does not stand out."""
-
-MIN_ODDS = 2.0
-"""Nor does one whose share beside the slow requests is about that of the whole window: whoever is
-large is large at any time. The odds of the two shares must differ by this factor."""
 
 _STAGE = {
     "frontend": "the frontend, before the engine's queue",
@@ -64,7 +59,7 @@ def verdict(finding: Finding) -> tuple[str, ...]:
 
 def sentence(finding: Finding) -> str:
     """The whole finding as one paragraph."""
-    return " ".join([headline(finding), *verdict(finding)])
+    return " ".join([headline(finding), *verdict(finding), *suspicions(finding.gpus)])
 
 
 def _undecided(finding: Finding) -> str:
@@ -110,7 +105,7 @@ def _beside(finding: Finding, top: TenantLoad) -> str:
     if top.slot_share_slow is None or top.slot_share is None or slow.stage is None:
         return ""
     shares = f"{percent(top.slot_share)} over the whole window"
-    if not _stands_out(top.slot_share_slow, top.slot_share):
+    if not stands_out(top.slot_share_slow, top.slot_share):
         who = "those without one" if top.name == "unknown" else top.name
         return (
             f"No tenant stood out {_WHILE[slow.stage]}: the largest, {who}, held "
@@ -122,10 +117,6 @@ def _beside(finding: Finding, top: TenantLoad) -> str:
         f"{who} held {percent(top.slot_share_slow)} of the batch {_WHILE[slow.stage]}, "
         f"{shares}{own} (association, not proof)."
     )
-
-
-def _stands_out(beside: float, whole: float) -> bool:
-    return beside >= MIN_SHARE and beside * (1 - whole) >= MIN_ODDS * whole * (1 - beside)
 
 
 def stages(around: Neighbourhood) -> str:

@@ -25,6 +25,11 @@ def moment(ns: int) -> str:
     return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def clock(ns: int) -> str:
+    """A time of day in UTC, to the second."""
+    return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%H:%M:%S")
+
+
 def iso(ns: int) -> str:
     """A time in UTC as ISO 8601, to the millisecond."""
     text = datetime.fromtimestamp(ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -17,17 +17,19 @@ from tailscope.records.record import MAX_TEXT, printable
 # A tag is a field number, shifted, with the wire type: string_value = 1, int_value = 3,
 # double_value = 4.
 _TEXT, _INTEGER, _DOUBLE = 1 << 3 | 2, 3 << 3 | 0, 4 << 3 | 1
-_tagged_double = struct.Struct("<Bd")
+_DOUBLE_SIZE = 9
+_unpack_double = struct.Struct("<Bd").unpack
 _MAX_INT = 2**63 - 1
-_INFINITE = math.inf
 
 
 def read_float(raw: bytes) -> float | None:
     """Read a finite number; None if it is something else."""
-    if len(raw) == _tagged_double.size:
-        tag, number = _tagged_double.unpack(raw)
-        if tag == _DOUBLE and -_INFINITE < number < _INFINITE:
-            return float(number)
+    tag: int
+    number: float
+    if len(raw) == _DOUBLE_SIZE:
+        tag, number = _unpack_double(raw)
+        if tag == _DOUBLE and number - number == 0:  # it is neither infinite nor NaN
+            return number
     value = _decode(raw)
     which = value.WhichOneof("value")
     if which == "int_value":

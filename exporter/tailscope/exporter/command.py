@@ -27,13 +27,16 @@ def run(arguments: argparse.Namespace) -> int:
     # After that, for it imports Arrow.
     from tailscope.exporter.sidecar import Sidecar
 
+    level = logging.getLevelNamesMapping()[config.log_level.upper()]
+    # The level is that of our own messages. Those of libraries tell of each connection, and would
+    # quote URLs and headers of an engine, which may hold a token: urllib3 even in warnings.
     logging.basicConfig(
-        level=config.log_level.upper(),
+        level=max(level, logging.WARNING),
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    # It tells of each listener and connection; ours tell what a user wants to know.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("tailscope").setLevel(level)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
         sidecar = Sidecar(config)
     except StoreError as error:

@@ -16,7 +16,7 @@ from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Engine
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
-from tailscope.exporter.fetch import server_name
+from tailscope.exporter.fetch import server_name, without_query
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
 
 _T = TypeVar("_T")
@@ -253,8 +253,8 @@ def _check_sources(config: Config) -> None:
         server = server_name(target.url)
         if server in servers:
             raise UsageError(
-                f"--engine {target.url}: {server} is given twice; engines are told apart by host "
-                "and port, so give each its own or leave one out"
+                f"--engine {without_query(target.url)}: {server} is given twice; engines are told "
+                "apart by host and port, so give each its own or leave one out"
             )
         servers.add(server)
 
@@ -276,7 +276,8 @@ def _target(text: str) -> Target:
     if "://" not in url:
         url = f"http://{url}"
     if not _usable(url):
-        raise UsageError(f"--engine {url}: give a URL, for example http://127.0.0.1:8000")
+        shown = without_query(url)
+        raise UsageError(f"--engine {shown}: give a URL, for example http://127.0.0.1:8000")
     return Target(url, engine)
 
 

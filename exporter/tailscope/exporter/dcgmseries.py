@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tailscope.catalogue import METRICS, Kind, Metric, Unit, dcgm, xid
 from tailscope.catalogue.gpu import MOST, ROUNDING
+from tailscope.exporter.mapping import NAME
 from tailscope.exporter.reading import Key
 
 log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Resolver:
         if any(entry.pattern.fullmatch(name) for entry in dcgm.IGNORED):
             return
         self.unmapped.add(name)
-        if name.startswith(dcgm.PREFIXES):
+        if name.startswith(dcgm.PREFIXES) and NAME.fullmatch(name):
             log.warning("dcgm-exporter gives %.200r, which is not known: left out", name)
 
 

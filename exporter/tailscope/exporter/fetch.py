@@ -29,6 +29,15 @@ class Body(NamedTuple):
     content: bytes
     content_type: str
 
+    @property
+    def document(self) -> str:
+        """What it says that it is instead of metrics; empty if it does not.
+
+        Never the header itself, which goes into messages and may hold anything.
+        """
+        kinds = ("application/json", "text/html")
+        return next((kind for kind in kinds if kind.partition("/")[2] in self.content_type), "")
+
 
 def server_name(url: str) -> str:
     """Return ``host:port`` of an http or https URL, the scheme's port where it names none."""
@@ -36,6 +45,11 @@ def server_name(url: str) -> str:
     host = parts.hostname or ""
     port = parts.port or _PORTS[parts.scheme]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def without_query(url: str) -> str:
+    """Return a URL fit for a message: a query may hold a token."""
+    return url.partition("#")[0].partition("?")[0]
 
 
 class Fetcher:
@@ -50,7 +64,7 @@ class Fetcher:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.shown = urlsplit(url)._replace(query="", fragment="").geturl()
+        self.shown = without_query(url)
         self._pool = urllib3.PoolManager(num_pools=1, maxsize=1, retries=False)
 
     def get(self, deadline_seconds: float) -> Body:

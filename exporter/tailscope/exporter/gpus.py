@@ -7,6 +7,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from tailscope.errors import UsageError
+from tailscope.exporter.fetch import without_query
 from tailscope.exporter.poller import Source
 from tailscope.records.samples import Sample
 
@@ -49,7 +50,7 @@ def dcgm_url(choice: GpuChoice, url: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise UsageError(f"--dcgm-url {url}: give a URL, for example {DCGM_URL}")
+        raise UsageError(f"--dcgm-url {without_query(url)}: give a URL, for example {DCGM_URL}")
     return url
 
 

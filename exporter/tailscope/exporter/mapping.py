@@ -9,11 +9,19 @@ from dataclasses import dataclass
 
 from tailscope.catalogue import METRICS, Engine, Kind, Metric, Upstream
 from tailscope.exporter.carry import SUM
+from tailscope.records.record import MAX_TEXT
 
 CREATED = "created"
 """Part of a series that tells when the engine made it."""
 
-TYPE = re.compile(r"# TYPE (\S+) (\S+)")
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+"""The name of a family. In quotes the format allows any text, and a text is not repeated."""
+
+TYPE = re.compile(
+    rf"^# TYPE ({NAME.pattern}) "
+    r"(counter|gauge|histogram|summary|untyped|unknown|info|stateset|gaugehistogram)(?!\S)",
+    re.MULTILINE,
+)
 
 _SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_created")
 _FITTING = {
@@ -105,6 +113,9 @@ class Mapper:
             return None
         if any(labels.get(label) not in values for label, values in upstream.only.items()):
             return None
+        series = (upstream.families[hit.age], _label_text(labels))
+        # What is longer than any identifier is none.
+        labels = {label: text for label, text in labels.items() if len(text) <= MAX_TEXT}
         value = _product(labels, upstream.product_of) if upstream.product_of else None
         part = _part(metric, suffix, labels, upstream.scale)
         if part is None or (upstream.product_of and value is None):
@@ -113,7 +124,7 @@ class Mapper:
             metric=metric,
             upstream=hit.upstream,
             age=hit.age,
-            series=(upstream.families[hit.age], _label_text(labels)),
+            series=series,
             model=labels.get(self._engine.model_label),
             rank=labels.get(self._engine.rank_label),
             more=_more(metric, upstream, labels),
@@ -149,6 +160,8 @@ class Mapper:
         return self._types.get(family) or self._types.get(family + "_total")
 
     def _note_unmapped(self, name: str) -> None:
+        if not NAME.fullmatch(name):
+            return
         families = [family for family, _ in _readings(name)]
         if any(
             entry.pattern.fullmatch(family) for entry in self._engine.ignored for family in families

@@ -166,7 +166,7 @@ class Normaliser:
                 for family in text_string_to_metric_families(line + "\n")
                 for sample in family.samples
             ]
-        except ValueError:  # no sample; the other lines may be some
+        except (ValueError, IndexError):  # no sample; the other lines may be some
             return
         for sample in parsed:
             target = self._mapper.target(sample.name, sample.labels)

@@ -214,7 +214,7 @@ def _integer(name: str, value: object) -> int:
     if isinstance(value, float) and not value.is_integer():
         raise RecordError("type", f"{name} is {value}; it must be a whole number")
     if abs(value) > _MAX_INT:
-        raise RecordError("range", f"{name} is {value:.6g}; it must fit into 64 bits")
+        raise RecordError("range", f"{name} must fit into 64 bits")
     return int(value)
 
 

@@ -13,6 +13,7 @@ from tailscope.app.source import Loaded, Source
 from tailscope.app.text import plain
 from tailscope.app.views import request
 from tailscope.triage.finding import Finding
+from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
 from tailscope.triage.report import METHOD
@@ -47,6 +48,8 @@ def _sentence(finding: Finding) -> None:
         st.markdown(f"### {plain(headline(finding))}")
         for icon, text in zip(_ICONS, verdict(finding), strict=False):
             st.markdown(f":material/{icon}: {plain(text)}")
+        for text in health(finding.gpus, finding.window.start_ns):
+            st.markdown(f":material/memory: {plain(text)}")
         for note in notes(finding):
             st.caption(f":material/info: {plain(note)}")
         with st.popover("How was this computed", type="tertiary"):
@@ -128,6 +131,15 @@ def _tables(finding: Finding) -> None:
         placeholder="",
         alt="Load and percentiles by tenant",
     )
+    if finding.gpus:
+        st.subheader("By GPU")
+        st.dataframe(
+            tables.known(tables.by_gpu(finding)),
+            column_config=tables.by_gpu_columns(),
+            hide_index=True,
+            placeholder="",
+            alt="Activity and troubles by GPU",
+        )
 
 
 def _slow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from tailscope.app import tables
+from tailscope.app import strips, tables
 from tailscope.app import timeline as drawing
 from tailscope.app.palette import TenantColours, shown
 from tailscope.app.source import Loaded, Source
@@ -54,7 +54,7 @@ def timeline(source: Source, loaded: Loaded, text: str, colours: TenantColours) 
     st.subheader(f"Request {plain(name)}")
     st.markdown(" · ".join(_facts(row)))
     st.markdown(plain(" ".join(filter(None, [stages(around), beside(around)]))))
-    _draw(around, colours)
+    _draw(source, around, colours)
     return str(keys(around.request).iloc[0])
 
 
@@ -76,7 +76,7 @@ def _text(row: pd.Series, name: str) -> str:
     return "" if pd.isna(row[name]) else str(row[name])
 
 
-def _draw(around: Neighbourhood, colours: TenantColours) -> None:
+def _draw(source: Source, around: Neighbourhood, colours: TenantColours) -> None:
     own = _text(around.request.iloc[0], "tenant")
     others = [name for name in held_by_tenant(around)["tenant"] if name != own]
     tenants = shown([own, *others] if own else others)
@@ -87,6 +87,47 @@ def _draw(around: Neighbourhood, colours: TenantColours) -> None:
     st.altair_chart(
         drawing.gantt(data, colours), alt="The request and those beside it over time", key="gantt"
     )
+    _hardware(source, around, drawing.extent(data))
+    _beside(around)
+
+
+def _hardware(source: Source, around: Neighbourhood, length: float) -> None:
+    """What GPUs and engine did meanwhile, as far as the store has samples."""
+    row = around.request.iloc[0]
+    origin = int(row["arrived_ns"])
+    samples = source.samples(strips.METRICS, *strips.span(origin, length))
+    for strip in strips.STRIPS:
+        server = "" if strip is strips.GPU else _text(row, "server")
+        points = strips.lines(samples, strip, origin, length, server)
+        if not points.empty:
+            st.altair_chart(
+                strips.draw(points, strip, length),
+                alt=f"{strip.title} while the request ran",
+                key=f"strip-{strip.title}",
+            )
+        if strip is strips.GPU:
+            st.caption(_gpu_note(points))
+
+
+def _gpu_note(points: pd.DataFrame) -> str:
+    if points.empty:
+        return (
+            "No GPU activity is stored for this time. An exporter on the machine of the GPUs "
+            "stores it: `tailscope exporter --gpu auto`, on Hopper and newer; on others add a "
+            "dcgm-exporter with its profiling fields, `--dcgm-url http://127.0.0.1:9400/metrics`."
+        )
+    told = set(points["what"])
+    lacking = [name for name in strips.GPU.series.values() if name not in told]
+    which = ", ".join(sorted(points["whose"].unique()))
+    note = (
+        f"{which}: share of cycles, mean since the sample before. SM: a multiprocessor had work; "
+        "DRAM: memory moved data, about 80 % is the most. Which GPU served the request is not "
+        "recorded."
+    )
+    return note + "".join(f" No {name} activity is stored for this time." for name in lacking)
+
+
+def _beside(around: Neighbourhood) -> None:
     count = len(around.others)
     if not count:
         st.caption("Nothing ran beside it on this server, as far as the records tell.")

@@ -131,10 +131,8 @@ class DcgmSource:
         return page
 
     def _text(self, body: Body) -> str:
-        if "json" in body.content_type or "html" in body.content_type:
-            raise SourceError(
-                "not_prometheus", f"{self._shown} gives no metrics but {body.content_type}"
-            )
+        if kind := body.document:
+            raise SourceError("not_prometheus", f"{self._shown} gives no metrics but {kind}")
         text = body.content.decode("utf-8", "replace")
         if text.count("\n") > _MAX_LINES:
             raise SourceError("too_many_series", f"{self._shown} has more than {_MAX_LINES} lines")

@@ -97,8 +97,8 @@ class EngineSource:
         """
         body = self._fetcher.get(self._deadline)
         now = time.monotonic()
-        if "json" in body.content_type or "html" in body.content_type:
-            raise self._not_prometheus(f"it answers {body.content_type}")
+        if kind := body.document:
+            raise self._not_prometheus(f"it answers {kind}")
         text = body.content.decode("utf-8", "replace")
         try:
             normaliser, reading = self._normalise(text)
