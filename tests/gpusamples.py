@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from tailscope.catalogue import METRICS, PREFIX, Kind
+from tailscope.records.record import RequestRecord
 from tailscope.records.samples import Sample, label_text
 from tailscope.records.store import Store
 
@@ -72,11 +74,17 @@ class Board:
         return found
 
     def _sample(self, time_ns: int, name: str, more: Mapping[str, str], value: float) -> Sample:
-        metric = METRICS[f"{PREFIX}gpu_{name}"]
-        assert metric.stored
-        labels = {"gpu": str(self.index), "uuid": self.uuid, "model_name": "NVIDIA H200", **more}
-        assert set(labels) == set(metric.labels)
-        return Sample(time_ns, metric.name, label_text(labels), value)
+        board = {"gpu": str(self.index), "uuid": self.uuid, "model_name": "NVIDIA H200"}
+        text = _text(name, tuple({**board, **more}.items()))
+        return Sample(time_ns, f"{PREFIX}gpu_{name}", text, value)
+
+
+@cache
+def _text(name: str, labels: tuple[tuple[str, str], ...]) -> str:
+    metric = METRICS[f"{PREFIX}gpu_{name}"]
+    assert metric.stored
+    assert set(dict(labels)) == set(metric.labels)
+    return label_text(dict(labels))
 
 
 def of(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -93,6 +101,14 @@ BUSY = {
     of("clock_hertz", domain="sm"): steady(1.98e9),
 }
 """A GPU that does well."""
+
+
+def beside(rows: Iterable[RequestRecord], *boards: Board) -> list[Sample]:
+    """What is stored of GPUs that are read from 30 s before the first request to after the last."""
+    rows = list(rows)
+    start = min(row.arrived_ns for row in rows) - 30 * SECOND
+    seconds = (max(row.arrived_ns for row in rows) - start) // SECOND + 10
+    return [sample for board in boards for sample in board.samples(start, seconds)]
 
 
 def add(directory: Path, samples: Iterable[Sample]) -> Path:

@@ -18,7 +18,8 @@ from playwright.sync_api import Browser, Page, expect
 from tailscope.app.palette import COLOURS
 from tailscope.records.record import RequestRecord
 from tailscope.records.store import Store
-from tests import chromium, process, recorded
+from tests import chromium, gpusamples, process, recorded
+from tests.gpusamples import BUSY, Board
 
 PATIENCE = 30_000.0  # milliseconds; the machine may be busy
 
@@ -160,6 +161,35 @@ def test_a_link_leads_to_the_request_and_its_neighbours(browser: Browser, url: s
         assert gantt.get_by_text("this request").count() == 1
         # 24 neighbours and itself, each with several stages.
         assert gantt.locator(".mark-rect path").count() > 60
+
+
+def test_activity_lies_under_the_request_on_the_same_axis(browser: Browser, tmp_path: Path) -> None:
+    rows = recorded.shifted(recorded.records(), ago=60)
+    store = recorded.store(tmp_path / "store", rows)
+    gpusamples.add(store, gpusamples.beside(rows, Board(0, BUSY), Board(1, BUSY)))
+    with (
+        running(store, tmp_path / "log") as (url, _),
+        opened(browser, f"{url}/request?live=false&window=all&request=tail-0216-umbrella") as page,
+    ):
+        settled(page, drawings=2)
+        charts = page.locator("[data-testid=stVegaLiteChart]")
+        strip = charts.nth(1)
+        assert strip.get_by_text("GPU activity (% of cycles)").count() == 1
+        assert strip.get_by_text("DRAM", exact=True).count() == 1
+        # SM and DRAM of two GPUs.
+        assert strip.locator(".mark-line path").count() == 4
+        # Arrival and end of the request are dashes, in both charts in the same places.
+        places = [
+            [
+                box["x"]
+                for rule in charts.nth(number).locator(".mark-rule line").all()[-2:]
+                if (box := rule.bounding_box())
+            ]
+            for number in (0, 1)
+        ]
+        assert len(places[0]) == 2
+        assert places[1] == pytest.approx(places[0], abs=1.5)
+        assert "GPU 0, GPU 1: share of cycles" in text(page)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -15,7 +15,8 @@ from tailscope.app.timespan import duration, instant
 from tailscope.records.schema import request_batch
 from tailscope.records.store import Store
 from tailscope.triage.words import iso
-from tests import process, recorded
+from tests import gpusamples, process, recorded
+from tests.gpusamples import BUSY, Board, of, rising
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -73,6 +74,48 @@ def test_a_file_and_a_store_give_the_same(run: Run, tmp_path: Path) -> None:
     status, from_store, _ = run("--data", store, "--json")
     assert status == 0
     assert json.loads(from_store) == json.loads(from_file)
+
+
+def test_a_gpu_in_trouble_is_named(run: Run, tmp_path: Path) -> None:
+    rows = recorded.records()
+    store = recorded.store(tmp_path / "store", rows)
+    hot = {**BUSY, of("throttled_seconds_total", reason="sw_thermal"): rising(40, 81)}
+    gone = Board(1, BUSY, lost=range(70, 200))
+    gpusamples.add(store, gpusamples.beside(rows, Board(0, hot), gone, Board(2, BUSY)))
+
+    status, out, err = run("--data", store)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    (heat,) = [line for line in lines if line.startswith("GPU 0 was held down by heat for 41.0 s")]
+    assert "slow requests ran meanwhile" in heat
+    assert heat.endswith("(association, not proof).")
+    assert any(line.startswith("GPU 1 is lost: it could not be read from") for line in lines)
+    table = {line.split("  ")[0]: line.split() for line in lines[lines.index("") :]}
+    assert table["GPU 0"][2:6] == ["90", "%", "90", "%"]
+    assert table["GPU 2"][-3:] == ["-", "0", "s"]
+
+    shape = json.loads(run("--data", store, "--json")[1])
+    assert [gpu["name"] for gpu in shape["gpus"]] == ["GPU 0", "GPU 1", "GPU 2"]
+    assert shape["gpus"][0]["throttled"][0]["reasons"] == {"sw_thermal": pytest.approx(41.0)}
+    assert shape["gpus"][1]["lost"]["at_end"] is True
+    suspects = {one["name"]: one for one in shape["suspects"] if one["kind"] == "gpu"}
+    assert set(suspects) == {"GPU 0", "GPU 1"}
+    assert suspects["GPU 0"]["evidence"][0]["slow_requests"] >= 1
+    # The requests alone say nothing of GPUs.
+    for arguments in (("--requests", recorded.FILE), ("--requests", recorded.FILE, "--json")):
+        assert "gpu" not in run(*arguments)[1].lower()
+
+
+def test_gpus_that_do_well_are_no_suspects(run: Run, tmp_path: Path) -> None:
+    rows = recorded.records()
+    store = recorded.store(tmp_path / "store", rows)
+    gpusamples.add(store, gpusamples.beside(rows, Board(0, BUSY), Board(1, BUSY)))
+    _, out, _ = run("--data", store)
+    assert "No loss, no XID event and no long hold of the clocks was seen on the 2 GPUs." in out
+    shape = json.loads(run("--data", store, "--json")[1])
+    assert {one["kind"] for one in shape["suspects"]} == {"tenant"}
+    before = json.loads(run("--data", store, "--to", iso(rows[0].arrived_ns - 10**9), "--json")[1])
+    assert "gpus" not in before  # nothing came, so there is no time to look at
 
 
 def test_each_kind_of_file_gives_the_same(run: Run, tmp_path: Path) -> None:

@@ -316,14 +316,14 @@ class Told:
         with grpc.insecure_channel(self.process.otlp_grpc) as channel:
             call = channel.unary_unary(f"/{SERVICE}/{method}")
             metadata = (("authorization", KEY), ("x-prompt", SECRET))
+            taken = True
             try:
                 said = call(content, metadata=metadata, timeout=20, compression=compression)
             except grpc.RpcError as error:
+                taken = False
                 said = f"{error.code()} {error.details()} {error.trailing_metadata()}".encode()
-            else:
-                metadata = ()
         self.answers[f"{len(self.answers)} gRPC {method} {content[:200]!r}"] = said
-        return not metadata
+        return taken
 
     def garble(self, port: int, content: str) -> None:
         """Send what is no request, and hear the answer to its end."""
@@ -350,12 +350,15 @@ def tell_of_engines(told: Told, engine: FakeEngine) -> None:
     def success() -> float | None:
         return told.process.value("source_last_success_timestamp_seconds", source=source)
 
+    def wait_for_read() -> None:
+        before = success()
+        until(lambda: success() != before, "the engine is read")
+
     numbers = count(910)
     for name, behaviour in TALKATIVE.items():
         engine.behaviour = behaviour
-        for _ in range(2):  # the first one may have begun before
-            before = success()
-            until(lambda before=before: success() != before, f"an answer with {name} is read")
+        wait_for_read()
+        wait_for_read()  # the first one may have begun before
         told.look(name)
         # What the engine says of itself is filled in where a span does not say it.
         assert told.post(body(next(numbers)), PROTOBUF) == 200
@@ -429,29 +432,32 @@ def tell_badly(told: Told) -> None:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """An exporter that has ended, and was told every secret; its store is sealed in part."""
     folder = tmp_path_factory.mktemp("privacy")
-    data, log, file = folder / "data", folder / "log", folder / "requests.jsonl"
+    data, file = folder / "data", folder / "requests.jsonl"
     with fake_engine() as engine:
         url = f"{engine.url}/metrics?token={KEY}#{KEY}"
         flags = ("--engine", url, "--data", str(data), "--interval", "100ms")
         more = ("--requests", str(file), "--log-level", "debug")
-        with exporter(log, *flags, *more) as running:
+        with exporter(folder / "1.log", *flags, *more) as running:
             told = Told(running, data)
             tell_of_spans(told)
             file.write_text("".join(f"{line}\n" for line in lines()))
-            source = f"file:{file.name}"
-            until(lambda: running.value("records_total", source=source), "the lines are read")
             tell_of_engines(told, engine)
-            told.look("in the middle")
+            tell_badly(told)
+            until(lambda: running.value("records_total", source=f"file:{file.name}"))
+            until(lambda: running.values("requests_total", tenant=TENANT), "they are counted")
+            told.look("when all is told")
             assert running.stop() == 0
-            logs = [running.log]
+            told.logs.append(running.log)
         # What was told so far is sealed; what comes now stays in journals.
-        with exporter(folder / "second.log", *flags, *more) as running:
+        with exporter(folder / "2.log", *flags, *more) as running:
             until(lambda: not listing(data / "requests")[1], "all is sealed")
             told.process = running
-            tell_badly(told)
+            request, numbers = marked_message(800)
+            told.kept += numbers
+            assert told.post(request.SerializeToString(), PROTOBUF) == 200
             told.look("at the end")
             assert running.stop() == 0
-            told.logs = [*logs, running.log]
+            told.logs.append(running.log)
         yield told
 
 
@@ -467,7 +473,8 @@ def test_the_secrets_stood_in_requests_that_are_kept(told: Told) -> None:
     assert (good["tenant"], good["request_id"], good["model"]) == (TENANT, f"{REQUEST}-2", MODEL)
     from_file = rows[rows["source"] == "file"]
     assert set(from_file["request_id"]) == {REQUEST}
-    assert TENANT in told.pages["/metrics text/plain at the end"]
+    assert TENANT in told.pages["/metrics text/plain when all is told"]
+    assert MODEL in told.pages["/metrics text/plain unread"]
 
 
 def test_no_byte_of_the_store_is_one(told: Told) -> None:

@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from tailscope.app.palette import COLOURS, GREY
+from tailscope.app.palette import ACCENT, GREY
 from tailscope.app.timeline import LABELS, edges, time_axis
 
 MAX_LINES = 8
@@ -23,7 +23,7 @@ MAX_POINTS = 250
 BESIDE_NS = 15 * 10**9
 """Samples are read from so long before the axis and after it, so that lines reach its edges."""
 
-_HEIGHT = 96
+_HEIGHT = 190
 _GAP = 5.0
 
 
@@ -33,8 +33,8 @@ class Strip:
 
     Attributes:
         title: What it is, for people.
-        axis: Title of its axis, with the unit.
-        series: Metric to the name of its line.
+        unit: Unit of its axis.
+        series: Metric to the name of its line; the last is the one to look at.
         per: Label values that tell lines of one metric apart.
         scale: What a value is multiplied by.
         most: Upper end of the axis; None for as much as is needed.
@@ -42,7 +42,7 @@ class Strip:
     """
 
     title: str
-    axis: str
+    unit: str
     series: Mapping[str, str]
     per: tuple[str, ...]
     scale: float = 1.0
@@ -52,7 +52,7 @@ class Strip:
 
 GPU = Strip(
     "GPU activity",
-    "cycles (%)",
+    "% of cycles",
     MappingProxyType(
         {"tailscope_gpu_sm_active_ratio": "SM", "tailscope_gpu_dram_active_ratio": "DRAM"}
     ),
@@ -74,7 +74,7 @@ QUEUE = Strip(
 )
 CACHE = Strip(
     "Key-value cache",
-    "in use (%)",
+    "% in use",
     MappingProxyType({"tailscope_engine_kv_cache_usage_ratio": "KV cache"}),
     ("server", "model", "rank"),
     scale=100.0,
@@ -186,30 +186,43 @@ def draw(data: pd.DataFrame, strip: Strip, length: float) -> alt.LayerChart | al
             x=time_axis(length, None),
             y=alt.Y(
                 "value:Q",
-                title=strip.axis,
+                # The unit stands in the legend: a title here would move the plot to the right.
+                title=None,
                 scale=alt.Scale(domain=[0, top]),
                 axis=alt.Axis(
                     tickCount=3,
                     minExtent=LABELS,
                     maxExtent=LABELS,
-                    titleAnchor="middle",
-                    titlePadding=8,
                 ),
             ),
             color=alt.Color(
                 "what:N",
-                scale=alt.Scale(domain=names, range=list(COLOURS[: len(names)])),
-                legend=alt.Legend(title=strip.title, orient="top", titleOrient="left"),
+                scale=alt.Scale(domain=names, range=_colours(strip, names)),
+                legend=alt.Legend(
+                    title=f"{strip.title} ({strip.unit})",
+                    orient="top",
+                    titleOrient="left",
+                    titleLimit=300,
+                    symbolType="stroke",
+                    symbolStrokeWidth=3,
+                    symbolOpacity=1,
+                ),
             ),
             detail="piece:N",
             opacity=alt.value(0.55 if several else 0.95),
             tooltip=[
                 alt.Tooltip("whose:N", title="of"),
                 alt.Tooltip("what:N", title="what"),
-                alt.Tooltip("value:Q", title=strip.axis, format=",.1f"),
+                alt.Tooltip("value:Q", title=strip.unit, format=",.1f"),
                 alt.Tooltip("start:Q", title="at (s)", format=",.3f"),
             ],
         )
     )
     marks = alt.Chart(pd.DataFrame({"at": [0.0, length]})).mark_rule(strokeDash=[4, 3], color=GREY)
     return alt.layer(chart, marks.encode(x="at:Q")).properties(height=_HEIGHT)
+
+
+def _colours(strip: Strip, names: list[str]) -> list[str]:
+    """No colour of a tenant: these lines are nobody's."""
+    last = list(strip.series.values())[-1]
+    return [ACCENT if name == last else GREY for name in names]

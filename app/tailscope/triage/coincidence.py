@@ -20,6 +20,10 @@ program, or none."""
 MIN_SECONDS = 1.0
 """Clocks that were held down for less than this are not worth a word."""
 
+LIMIT_MORE = 0.2
+"""A limit is a suspect only if it held in so much more of the slow requests' time than of the
+whole: a GPU under full load is at its limit at any time."""
+
 
 def beside(gpus: Iterable[Gpu], slow: pd.DataFrame) -> tuple[Gpu, ...]:
     """Compare what GPUs went through with the slow requests.
@@ -75,7 +79,12 @@ def _throttled(
     weight = throttle.cause.weight
     suspect = throttle.seconds >= MIN_SECONDS and (
         weight is Weight.FAULT
-        or (weight is Weight.LIMIT and share is not None and stands_out(share_slow, share))
+        or (
+            weight is Weight.LIMIT
+            and share is not None
+            and share_slow - share >= LIMIT_MORE
+            and stands_out(share_slow, share)
+        )
     )
     return Coincidence(
         Trouble.THROTTLED,

@@ -21,7 +21,7 @@ WATCHED_SHARE = 0.95
 MAX_SAID = 8
 """Sentences about GPUs in one answer."""
 
-_TOLD: Mapping[str, str] = MappingProxyType(
+_ACTIVITY: Mapping[str, str] = MappingProxyType(
     {"sm": "SM activity", "dram": "DRAM activity", "tensor": "tensor-core activity"}
 )
 _ACTIONS: Mapping[str, str] = MappingProxyType(
@@ -90,6 +90,31 @@ def health(gpus: tuple[Gpu, ...], since_ns: int | None) -> tuple[str, ...]:
     return (*(_few(said) or (_well(gpus),)), *_missing(gpus), *_watched(gpus), *since)
 
 
+def during(gpus: Iterable[Gpu], total: float) -> tuple[str, ...]:
+    """What GPUs went through while one request ran.
+
+    Args:
+        gpus: GPUs, compared with that request alone.
+        total: Seconds of the request.
+    """
+    return tuple(_during(gpu, one, total) for gpu in gpus for one in gpu.beside if _told(gpu, one))
+
+
+def _told(gpu: Gpu, one: Coincidence) -> bool:
+    """Whether it is worth a word: a setting never is, a limit if it is one over the whole time."""
+    return one.trouble is not Trouble.THROTTLED or any(
+        throttle.cause.name == one.cause and _worth(gpu, throttle) for throttle in gpu.throttles
+    )
+
+
+def _during(gpu: Gpu, one: Coincidence, total: float) -> str:
+    if one.share_slow is None:
+        return f"{gpu.name} had XID {one.cause} meanwhile."
+    words = {throttle.cause.name: throttle.cause.words for throttle in gpu.throttles}
+    was = "lost" if one.trouble is Trouble.LOST else words[one.cause]
+    return f"{gpu.name} was {was} for {seconds(one.share_slow * total)} of it."
+
+
 def _few(said: list[str]) -> tuple[str, ...]:
     more = len(said) - MAX_SAID
     rest = [f"{more} more such sentences are left out."] if more > 0 else []
@@ -99,7 +124,7 @@ def _few(said: list[str]) -> tuple[str, ...]:
 def _well(gpus: tuple[Gpu, ...]) -> str:
     boards = [gpu for gpu in gpus if not gpu.instance]
     levels = ", ".join(
-        f"{_TOLD[name]} {percent(sum(known) / len(known))}"
+        f"{_ACTIVITY[name]} {percent(sum(known) / len(known))}"
         for name in ("sm", "dram")
         if (known := [gpu.activity[name].mean for gpu in gpus if name in gpu.activity])
     )
@@ -109,7 +134,7 @@ def _well(gpus: tuple[Gpu, ...]) -> str:
 
 
 def _missing(gpus: tuple[Gpu, ...]) -> Iterator[str]:
-    for name, what in _TOLD.items():
+    for name, what in _ACTIVITY.items():
         without = [gpu.name for gpu in gpus if name in gpu.missing]
         if without:
             whose = "any GPU" if len(without) == len(gpus) > 1 else ", ".join(without)

@@ -204,7 +204,7 @@ class Gpu:
     @property
     def lost_seconds(self) -> float:
         """For how long it could not be read."""
-        return sum(span.seconds for span in self.lost)
+        return sum((span.seconds for span in self.lost), 0.0)
 
     @property
     def faulty_seconds(self) -> float | None:

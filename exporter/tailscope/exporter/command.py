@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import signal
 import sys
 from typing import cast
 
@@ -13,6 +15,10 @@ from tailscope.records.errors import StoreError
 
 __all__ = ["configure", "run"]
 
+log = logging.getLogger(__name__)
+
+_END = (signal.SIGTERM, signal.SIGINT)
+
 _NOT_HERE = ("numpy", "pandas")
 """Arrow imports these where they are installed, only to ask whether a list is one of theirs. The
 exporter uses neither, and goes without their 60 MiB."""
@@ -21,6 +27,9 @@ exporter uses neither, and goes without their 60 MiB."""
 def run(arguments: argparse.Namespace) -> int:
     """Run the exporter until it is told to stop."""
     config = parse(arguments)
+    # Blocked before any thread starts, and waited for: a handler would run between any two
+    # instructions of the main thread, and might want a lock that this very thread holds.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _END)
     modules = cast("dict[str, object]", sys.modules)
     for name in _NOT_HERE:
         modules.setdefault(name, None)
@@ -41,5 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
         sidecar = Sidecar(config)
     except StoreError as error:
         raise UsageError(f"--data {config.data}: {error}") from None
-    sidecar.run()
-    return 0
+    sidecar.start()
+    signal.sigwait(_END)
+    log.info("stopping")
+    sidecar.stop()
+    # All that was acknowledged is on the disk. A thread that hangs in a driver or in the look-up
+    # of a name would keep the interpreter from its end, for ever.
+    logging.shutdown()
+    os._exit(0)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import signal
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -207,16 +205,6 @@ class Sidecar:
             poller.join(max(0.0, ends - time.monotonic()))
         if self._store is not None:
             self._store.close()
-
-    def run(self) -> None:
-        """Run until SIGTERM or SIGINT."""
-        wanted = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: wanted.set())
-        self.start()
-        wanted.wait()
-        log.info("stopping")
-        self.stop()
 
 
 def _deadline(interval: float) -> float:

@@ -10,9 +10,12 @@ from tailscope.app import timeline as drawing
 from tailscope.app.palette import TenantColours, shown
 from tailscope.app.source import Loaded, Source
 from tailscope.app.text import plain
+from tailscope.triage.coincidence import beside as compared
+from tailscope.triage.gpusentence import during
 from tailscope.triage.identity import keys
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.sentence import beside, stages
+from tailscope.triage.stages import floats
 from tailscope.triage.words import moment, plural
 
 PARAMETER = "request"
@@ -54,8 +57,15 @@ def timeline(source: Source, loaded: Loaded, text: str, colours: TenantColours) 
     st.subheader(f"Request {plain(name)}")
     st.markdown(" · ".join(_facts(row)))
     st.markdown(plain(" ".join(filter(None, [stages(around), beside(around)]))))
+    for text in _troubles(around, loaded):
+        st.markdown(f":material/memory: {plain(text)}")
     _draw(source, around, colours)
     return str(keys(around.request).iloc[0])
+
+
+def _troubles(around: Neighbourhood, loaded: Loaded) -> tuple[str, ...]:
+    gpus = compared(loaded.gpus, around.request)
+    return during(gpus, float(floats(around.request, "total_seconds")[0]))
 
 
 def _facts(row: pd.Series) -> list[str]:
@@ -87,8 +97,16 @@ def _draw(source: Source, around: Neighbourhood, colours: TenantColours) -> None
     st.altair_chart(
         drawing.gantt(data, colours), alt="The request and those beside it over time", key="gantt"
     )
+    count, drawn = len(around.others), min(len(around.others), drawing.MAX_ROWS)
+    st.caption(
+        f"Top: this request; dashes: its arrival and its end. Below: {plural(drawn, 'request')} of "
+        f"the {count:,} that overlapped it, longest in the batch first."
+        if count
+        else "Nothing ran beside it on this server, as far as the records tell."
+    )
     _hardware(source, around, drawing.extent(data))
-    _beside(around)
+    if count:
+        _beside(around)
 
 
 def _hardware(source: Source, around: Neighbourhood, length: float) -> None:
@@ -128,15 +146,6 @@ def _gpu_note(points: pd.DataFrame) -> str:
 
 
 def _beside(around: Neighbourhood) -> None:
-    count = len(around.others)
-    if not count:
-        st.caption("Nothing ran beside it on this server, as far as the records tell.")
-        return
-    drawn = min(count, drawing.MAX_ROWS)
-    st.caption(
-        f"Top: this request; dashes: its arrival and its end. Below: {plural(drawn, 'request')} of "
-        f"the {count:,} that overlapped it, longest in the batch first."
-    )
     st.dataframe(
         tables.known(tables.beside(around)),
         column_config=tables.beside_columns(),
