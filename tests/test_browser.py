@@ -169,11 +169,11 @@ def test_activity_lies_under_the_request_on_the_same_axis(browser: Browser, tmp_
     gpusamples.add(store, gpusamples.beside(rows, Board(0, BUSY), Board(1, BUSY)))
     with (
         running(store, tmp_path / "log") as (url, _),
-        opened(browser, f"{url}/request?live=false&window=all&request=tail-0216-umbrella") as page,
+        opened(browser, f"{url}/?live=false&window=all&request=tail-0216-umbrella") as page,
     ):
-        settled(page, drawings=2)
+        settled(page, drawings=4)
         charts = page.locator("[data-testid=stVegaLiteChart]")
-        strip = charts.nth(1)
+        strip = charts.nth(3)
         assert strip.get_by_text("GPU activity (% of cycles)").count() == 1
         assert strip.get_by_text("DRAM", exact=True).count() == 1
         # SM and DRAM of two GPUs.
@@ -185,7 +185,7 @@ def test_activity_lies_under_the_request_on_the_same_axis(browser: Browser, tmp_
                 for rule in charts.nth(number).locator(".mark-rule line").all()[-2:]
                 if (box := rule.bounding_box())
             ]
-            for number in (0, 1)
+            for number in (2, 3)
         ]
         assert len(places[0]) == 2
         assert places[1] == pytest.approx(places[0], abs=1.5)

@@ -32,6 +32,7 @@ from tailscope.exporter.otlpgrpc import SERVICE
 from tailscope.records.jsonl import MAX_LINE
 from tailscope.records.reader import Reader
 from tailscope.records.record import COLUMNS, MAX_TEXT
+from tailscope.records.recordfile import MAX_NAMED
 from tailscope.records.segments import batches, listing
 from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
@@ -200,7 +201,6 @@ def lines() -> Iterator[str]:
 
 # An engine that tells secrets
 
-HELP = "# HELP vllm:num_requests_running Number of requests in model execution batches."
 RUNNING = "vllm:num_requests_running"
 
 
@@ -235,8 +235,9 @@ TALKATIVE: dict[str, Behaviour] = {
     "names": with_lines(
         f'{{"{SECRET}"}} 1', f'{{"vllm:{SECRET}", model_name="x"}} 1', f'{KEY}{{a="b"}} 1'
     ),
-    "types": with_lines(
-        f"# TYPE {RUNNING} {KEY}", f"# TYPE {KEY} gauge", f"# TYPE vllm:new_{KEY} gauge"
+    "types": answers(
+        f"# TYPE {KEY} gauge\n# TYPE vllm:new_{KEY} gauge\n"
+        + capture().replace(f"# TYPE {RUNNING} gauge", f"# TYPE {RUNNING} {KEY}")
     ),
     "long labels": with_lines(
         f'{RUNNING}{{model_name="{LONG}",engine="{LONG}"}} 1',
@@ -556,10 +557,13 @@ def test_a_refusal_does_not_repeat_a_token(
 
 
 def test_an_import_does_not_quote_what_it_leaves_out(tmp_path: Path) -> None:
-    path = tmp_path / "requests.jsonl"
-    path.write_text("".join(f"{line}\n" for line in lines()))
-    imported = run("import", "--data", str(tmp_path / "data"), str(path))
-    assert imported.returncode == 0
-    assert "left out: line 2: " in imported.stderr
+    told = list(lines())
+    paths = []
+    for start in range(0, len(told), MAX_NAMED):
+        paths.append(tmp_path / f"{start}.jsonl")
+        paths[-1].write_text("\n".join([*told[start : start + MAX_NAMED], told[-1]]))
+    imported = run("import", "--data", str(tmp_path / "data"), *map(str, paths))
+    assert imported.returncode == 0, imported.stderr
+    assert imported.stderr.count("left out: line ") == len(told) - 2
     assert not found(imported.stderr, imported.stdout)
     assert set(Reader(tmp_path / "data").requests()["tenant"]) == {TENANT}

@@ -11,8 +11,14 @@ from tailscope.triage.gpu import LOOKBACK_NS, METRICS, examine, period
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.scope import Scope
 
-LONGEST_NS = 6 * 3600 * 10**9
-"""Of a longer time only the end is looked at: eight GPUs write some 5 million samples a day."""
+LONGEST_NS = 24 * 3600 * 10**9
+"""Of a longer time only the end is looked at."""
+
+MAX_SAMPLES = 400_000
+"""Nor at more samples than about this: eight GPUs write some 300,000 an hour."""
+
+_FIRST_NS = 1800 * 10**9
+_MIN_NS = 60 * 10**9
 
 
 def examined(reader: Reader, frame: pd.DataFrame, scope: Scope) -> tuple[Gpu, ...]:
@@ -32,7 +38,29 @@ def examined(reader: Reader, frame: pd.DataFrame, scope: Scope) -> tuple[Gpu, ..
     bounds = period(frame, scope)
     if bounds is None:
         return ()
-    start, end = bounds
-    start = max(start, min(end, time.time_ns()) - LONGEST_NS)
-    samples = reader.samples(METRICS, max(start - LOOKBACK_NS, 0), end)
-    return examine(samples, start, end)
+    samples, start = _latest(reader, *bounds)
+    return examine(samples, start, bounds[1])
+
+
+def _latest(reader: Reader, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, int]:
+    """The latest samples of a time, as many as is bearable, and where they begin.
+
+    They are read backwards in pieces, each twice as long as the one before, or as long as there is
+    room for at the rate at which samples came so far.
+    """
+    now = time.time_ns()
+    start_ns = max(start_ns, min(end_ns, now) - LONGEST_NS)
+    low = max(start_ns, min(end_ns, now) - _FIRST_NS)
+    pieces, high, room = [], end_ns, MAX_SAMPLES
+    while True:
+        # The first moment of a time needs what the counters were before it.
+        pieces.append(reader.samples(METRICS, low, high))
+        room -= len(pieces[-1])
+        length = min(high, now) - low
+        rate = len(pieces[-1]) / length if length > 0 else 0.0
+        longest = min(2 * length, int(room / rate)) if rate else 2 * length
+        if low <= start_ns or longest < _MIN_NS:
+            break
+        low, high = max(start_ns, low - longest), low
+    before = reader.samples(METRICS, max(low - LOOKBACK_NS, 0), low)
+    return pd.concat([before, *reversed(pieces)], ignore_index=True), low

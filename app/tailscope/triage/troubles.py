@@ -57,7 +57,7 @@ def throttles(rows: pd.DataFrame, reads: Reads, start_ns: int, end_ns: int) -> t
     """For how long clocks were held down, by cause, from the counters of seconds by reason."""
     by_reason = {
         str(reason): held(steps(series, reads), start_ns, end_ns)
-        for reason, series in rows.groupby("reason")
+        for reason, series in rows.groupby("reason", observed=True)
     }
     known = {reason for cause in CAUSES for reason in cause.reasons}
     others = (
@@ -99,7 +99,7 @@ def xids(rows: pd.DataFrame, reads: Reads, start_ns: int, end_ns: int) -> tuple[
     """Which XID events came, from their counters by code and class of action."""
     found = [
         Xid(int(start), int(end), str(code), str(action), round(rise))
-        for (code, action), series in rows.groupby(["xid", "action"])
+        for (code, action), series in rows.groupby(["xid", "action"], observed=True)
         for start, end, rise, _ in steps(series, reads).itertuples(index=False)
         if start_ns <= end <= end_ns and round(rise) > 0
     ]

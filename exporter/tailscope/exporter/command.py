@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -51,6 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     except StoreError as error:
         raise UsageError(f"--data {config.data}: {error}") from None
     sidecar.start()
+    # What the start made stays to the end: the collector need not walk it again and again.
+    gc.collect()
+    gc.freeze()
     signal.sigwait(_END)
     log.info("stopping")
     sidecar.stop()

@@ -124,8 +124,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--requests",
         action="append",
         metavar="FILE",
-        help="file of request records, one JSON object a line, to follow as it grows; may be "
-        "given several times",
+        help="file of request records, one JSON object a line, to follow as it grows: from its "
+        "beginning with --data, from its end without; may be given several times",
     )
     parser.add_argument(
         "--data",

@@ -30,6 +30,9 @@ Lines = Mapping[str, Sequence[Line]]
 """Lines by the name of their metric."""
 
 
+_INFINITIES = {"inf": "+Inf", "-inf": "-Inf"}
+
+
 def escape(value: str) -> str:
     """Escape a label value."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
@@ -55,11 +58,8 @@ def bucket(metric: Metric, values: Sequence[str], bound: str) -> str:
 
 def number(value: float) -> str:
     """Write a value: ``repr`` is what the Python client writes, but for the infinities."""
-    if value == float("inf"):
-        return "+Inf"
-    if value == float("-inf"):
-        return "-Inf"
-    return repr(float(value))
+    text = repr(float(value))
+    return _INFINITIES.get(text, text)
 
 
 def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetrics: bool) -> bytes:
@@ -77,9 +77,9 @@ def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetric
         if lines:
             _header(out, name, metric.kind, metric.help, openmetrics)
             if openmetrics:
-                out.extend(f"{text} {number(v)}{exemplar}" for text, v, exemplar in lines)
+                out += [f"{text} {number(value)}{exemplar}" for text, value, exemplar in lines]
             else:
-                out.extend(f"{text} {number(value)}" for text, value, _ in lines)
+                out += [f"{text} {number(value)}" for text, value, _ in lines]
     for family in process.collect() if process else ():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         _header(out, name, family.type, family.documentation, openmetrics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 from tailscope.catalogue import Metric
 from tailscope.exporter.exposition import Line, bound_text, bucket, escape, series
@@ -52,15 +53,10 @@ class Histogram:
     def lines(self) -> list[Line]:
         """Return the cumulative buckets, sum and count; the caller does not change the list."""
         if self._lines is None:
-            found: list[Line] = []
-            running = 0
-            for name, count, exemplar in zip(
-                self._buckets, self._counts, self._exemplars, strict=True
-            ):
-                running += count
-                found.append(Line(name, running, _text(exemplar) if exemplar else ""))
+            exemplars = [_text(one) if one else "" for one in self._exemplars]
+            found = list(map(Line, self._buckets, accumulate(self._counts), exemplars))
             found.append(Line(self._names[0], self._total))
-            found.append(Line(self._names[1], running))
+            found.append(Line(self._names[1], found[-2].value))
             self._lines = found
         return self._lines
 
