@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from tests.tools import tool
 
 _LISTENING = re.compile(r'Listening on"? address=(\S+)')

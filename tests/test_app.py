@@ -13,11 +13,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tailscope import cli
-from tailscope.app import charts, strips, tables, timeline
+from tailscope.app import charts, gpus, strips, tables, timeline
 from tailscope.app.palette import COLOURS, GREY, TenantColours, shown
 from tailscope.app.settings import Settings
 from tailscope.app.source import MIN_AGE, Source
 from tailscope.app.text import plain
+from tailscope.records.reader import Reader
 from tailscope.records.record import RequestRecord
 from tailscope.records.samples import Sample, label_text
 from tailscope.records.store import Store
@@ -274,11 +275,11 @@ def test_the_overview_says_how_the_gpus_did(open_page: Open, store: Path) -> Non
     assert "GPU 0 was held down by heat for 41.0 s" in said
     assert "slow requests ran meanwhile" in said
     assert "No SM activity is known of GPU 1." in said
-    gpus = table(test, "sm_mean").set_index("gpu")
-    assert gpus.loc["GPU 0", "sm_mean"] == pytest.approx(90.0)
-    assert gpus.loc["GPU 0", "held"] == pytest.approx(41.0)
-    assert gpus.isna().loc["GPU 1", ["sm_mean", "held"]].all()
-    assert gpus.loc["GPU 1", "power_watts"] == 70
+    shown_gpus = table(test, "sm_mean").set_index("gpu")
+    assert shown_gpus.loc["GPU 0", "sm_mean"] == pytest.approx(90.0)
+    assert shown_gpus.loc["GPU 0", "held"] == pytest.approx(41.0)
+    assert shown_gpus.isna().loc["GPU 1", ["sm_mean", "held"]].all()
+    assert shown_gpus.loc["GPU 1", "power_watts"] == 70
 
 
 def test_a_request_shows_what_gpus_and_engine_did(open_page: Open, store: Path) -> None:
@@ -367,6 +368,37 @@ def test_a_short_request_between_two_samples_has_its_line() -> None:
     samples, origin = samples_of(Board(0, BUSY), 10)
     found = strips.lines(samples, strips.GPU, origin + 4_300_000_000, 0.2)
     assert sorted(found["start"].round(1).unique()) == [-0.3, 0.7]
+
+
+def test_of_many_samples_the_latest_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hours of them, one a minute."""
+    rows = recorded.shifted(recorded.records()[:2], ago=5)
+    end = max(row.arrived_ns for row in rows)
+    begin = end - 3 * 3600 * gpusamples.SECOND
+    heat = {of("throttled_seconds_total", reason="hw_thermal"): rising(0, 7200, each=0.5)}
+    samples = [
+        sample
+        for sample in Board(0, {**BUSY, **heat}).samples(begin, 3 * 3600)
+        if (sample.time_ns - begin) % (60 * gpusamples.SECOND) == 0
+    ]
+    store = gpusamples.add(recorded.store(tmp_path / "s", rows), samples)
+    scope = Scope(start_ns=begin)
+    reader = Reader(store)
+    frame = reader.requests()
+    (whole,) = gpus.examined(reader, frame, scope)
+    assert whole.start_ns == begin
+    assert whole.activity["sm"].samples == 181
+    assert whole.throttles[0].seconds == pytest.approx(3600)
+    monkeypatch.setattr(gpus, "MAX_SAMPLES", 700)
+    (part,) = gpus.examined(reader, frame, scope)
+    assert 60 < part.activity["sm"].samples < 120
+    assert part.start_ns > begin
+    in_part = (begin + 7200 * gpusamples.SECOND - part.start_ns) / gpusamples.SECOND / 2
+    assert part.throttles[0].seconds == pytest.approx(in_part)
+    none = Reader(recorded.store(tmp_path / "none", rows))
+    assert gpus.examined(none, frame, scope) == ()
 
 
 def test_samples_of_the_past_are_read_once(store: Path) -> None:

@@ -232,6 +232,13 @@ def test_a_gpu_that_was_lost_for_a_while() -> None:
     assert "could not be read for 15.0 s, 2 times, from 02:10:10 UTC on." in statements(found)[0]
 
 
+def test_a_gpu_that_is_back_has_its_old_total() -> None:
+    """However little that is: it did not begin anew."""
+    heat = {of("throttled_seconds_total", reason="hw_thermal"): rising(BEFORE + 1, BEFORE + 3)}
+    (found,) = examine(Board(0, {**BUSY, **heat}, lost=range(BEFORE + 50, BEFORE + 60)))
+    assert seconds_by_cause(found) == {"heat": pytest.approx(2)}
+
+
 def test_a_gpu_that_was_never_there() -> None:
     (found,) = examine(Board(0, BUSY, lost=range(2000)))
     assert found.activity == {}
@@ -400,6 +407,8 @@ def test_requests_of_another_time_say_nothing() -> None:
     (found,) = beside(gpus, requests((-500, 20), (2_000, 10)))
     assert found.beside == ()
     assert beside(gpus, requests())[0].beside == ()
+    (some,) = beside(gpus, requests((-500, 20), (10, 20), (2_000, 10)))
+    assert (some.beside[0].requests, some.beside[0].slow) == (1, 1)
     (unknown,) = beside(gpus, requests((10, float("nan"))))
     assert unknown.beside == ()
 

@@ -53,7 +53,6 @@ def _latest(reader: Reader, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, i
     low = max(start_ns, min(end_ns, now) - _FIRST_NS)
     pieces, high, room = [], end_ns, MAX_SAMPLES
     while True:
-        # The first moment of a time needs what the counters were before it.
         pieces.append(reader.samples(METRICS, low, high))
         room -= len(pieces[-1])
         length = min(high, now) - low
@@ -62,5 +61,6 @@ def _latest(reader: Reader, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, i
         if low <= start_ns or longest < _MIN_NS:
             break
         low, high = max(start_ns, low - longest), low
+    # At its first moment counters already stood somewhere.
     before = reader.samples(METRICS, max(low - LOOKBACK_NS, 0), low)
     return pd.concat([before, *reversed(pieces)], ignore_index=True), low
