@@ -8,6 +8,7 @@ a key of the YAML file named by ``--config``.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from importlib.metadata import version
 from typing import NamedTuple
@@ -31,6 +32,12 @@ COMMANDS: dict[str, Command] = {
         "tailscope.exporter.command",
         "run the sidecar beside an inference server",
         "tailscope exporter --engine http://127.0.0.1:8000 --data data",
+    ),
+    "run": Command(
+        "tailscope.launch.command",
+        "run the exporter and the triage app together",
+        "tailscope run --engine http://127.0.0.1:8000 --data data",
+        "app",
     ),
     "demo": Command(
         "tailscope.demo.command",
@@ -69,6 +76,22 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]
+    """Names a key of the settings file that is no setting."""
+
+    def get_command_line_key_for_unknown_config_file_setting(self, key: str) -> str:
+        names = sorted(
+            option.removeprefix("--")
+            for action in self._actions
+            for option in action.option_strings
+            if option.startswith("--")
+        )
+        self.error(
+            f"the settings file has {key!r}, which is no setting; there are {', '.join(names)}"
+        )
+        return key
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [
@@ -85,8 +108,14 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _parser(name: str, command: Command) -> configargparse.ArgumentParser:
-    parser = configargparse.ArgumentParser(
+def parser_for(name: str) -> configargparse.ArgumentParser:
+    """Return the parser of a command with all its flags.
+
+    Raises:
+        ModuleNotFoundError: If the command's extra is not installed.
+    """
+    command = COMMANDS[name]
+    parser = _Parser(
         prog=f"tailscope {name}",
         description=command.help[0].upper() + command.help[1:] + ".",
         epilog=f"example: {command.example}",
@@ -97,8 +126,13 @@ def _parser(name: str, command: Command) -> configargparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--config", is_config_file=True, metavar="FILE", help="YAML file with these settings"
+        "--config",
+        env_var="TAILSCOPE_CONFIG",  # a file's own flag gets no variable by itself
+        is_config_file=True,
+        metavar="FILE",
+        help="YAML file with these settings",
     )
+    importlib.import_module(command.module).configure(parser)
     return parser
 
 
@@ -117,7 +151,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     command = COMMANDS[name]
     try:
-        module = importlib.import_module(command.module)
+        parser = parser_for(name)
     except ModuleNotFoundError as error:
         if not command.extra or (error.name or "").startswith("tailscope"):
             raise
@@ -127,15 +161,17 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    parser = _parser(name, command)
-    module.configure(parser)
     try:
-        status: int = module.run(parser.parse_args(arguments[1:]))
+        status: int = importlib.import_module(command.module).run(parser.parse_args(arguments[1:]))
     except UsageError as error:
         print(f"tailscope {name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return status
 
 

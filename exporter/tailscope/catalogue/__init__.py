@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailscope.catalogue import inference, requests, scrape
+from tailscope.catalogue import gpu, inference, requests, scrape
 from tailscope.catalogue.model import (
     PREFIX,
     Across,
@@ -44,7 +44,9 @@ def _index(*groups: tuple[Metric, ...]) -> dict[str, Metric]:
     return found
 
 
-METRICS: dict[str, Metric] = _index(inference.METRICS, requests.METRICS, scrape.METRICS)
+METRICS: dict[str, Metric] = _index(
+    gpu.METRICS, inference.METRICS, requests.METRICS, scrape.METRICS
+)
 """Every metric by its full name, in the order of the files."""
 
 

@@ -180,8 +180,8 @@ METRICS: tuple[Metric, ...] = (
         Unit.TOKENS,
     ),
     _counter(
-        "external_cached_tokens_total",
-        "Cached prompt tokens by the tier of the cache that held them.",
+        "cached_prompt_tokens_total",
+        "Prompt tokens that were found in a cache, by the tier that held them.",
         Unit.TOKENS,
         labels=("tier",),
     ),

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from tailscope.address import Address
+from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Engine
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
-from tailscope.exporter.listeners import Address, parse_address
+from tailscope.exporter.fetch import server_name, without_query
+from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
 
 _T = TypeVar("_T")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _MIN_INTERVAL = 0.1
+_MAX_TENANTS = 1000
+
+# Their flags have no default, so that one can tell whether the user gave them.
+_RETENTION = "7d"
+_MAX_BYTES = "10GB"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An engine to read: its URL, and which engines it may be."""
+    """A server to read.
+
+    Attributes:
+        url: Base URL, or with a path that of its metrics.
+        engine: Which engine it is; None to find out from what it says.
+    """
 
     url: str
-    engines: Mapping[str, Engine]
+    engine: Engine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,8 @@ class Config:
         tenants: Tenants that get series of their own.
         tenant_attributes: Span and resource attributes that name the tenant, best first.
         log_level: Lowest level that is logged.
+        gpu: What reads the GPUs.
+        dcgm_url: URL of a dcgm-exporter; None for the usual one, if there is any.
     """
 
     targets: tuple[Target, ...]
@@ -62,6 +77,8 @@ class Config:
     tenants: int
     tenant_attributes: tuple[str, ...]
     log_level: str
+    gpu: GpuChoice = GpuChoice.AUTO
+    dcgm_url: str | None = None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,8 +87,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--engine",
         action="append",
         metavar="URL",
-        help="engine to read, as URL or NAME=URL; may be given several times "
-        "(default http://127.0.0.1:8000)",
+        help="engine to read, as URL or NAME=URL; without a path, at the engine's usual one; may "
+        "be given several times (default http://127.0.0.1:8000)",
+    )
+    parser.add_argument(
+        "--gpu",
+        default="auto",
+        choices=[choice.value for choice in GpuChoice],
+        help="what reads the GPUs: NVIDIA's library NVML, a dcgm-exporter, none, or `auto`: NVML, "
+        "and a dcgm-exporter for what NVML does not know of older GPUs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--dcgm-url",
+        metavar="URL",
+        help=f"metrics of a dcgm-exporter (default {DCGM_URL}, if there is one)",
     )
     parser.add_argument(
         "--listen",
@@ -95,8 +124,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--requests",
         action="append",
         metavar="FILE",
-        help="file of request records, one JSON object a line, to follow as it grows; may be "
-        "given several times",
+        help="file of request records, one JSON object a line, to follow as it grows: from its "
+        "beginning with --data, from its end without; may be given several times",
     )
     parser.add_argument(
         "--data",
@@ -111,15 +140,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--retention",
-        default="7d",
         metavar="TIME",
-        help="how long records are kept, or `off` (default %(default)s)",
+        help=f"how long records are kept, or `off` (default {_RETENTION})",
     )
     parser.add_argument(
         "--max-bytes",
-        default="10GB",
         metavar="SIZE",
-        help="size of the store above which the oldest records go, or `off` (default %(default)s)",
+        help="size of the store above which the oldest records go, or `off` "
+        f"(default {_MAX_BYTES})",
     )
     parser.add_argument(
         "--tenants",
@@ -150,33 +178,52 @@ def parse(arguments: argparse.Namespace) -> Config:
     Raises:
         UsageError: If a value is unusable, or two contradict each other.
     """
+    _needs_store(arguments)
     config = Config(
         targets=tuple(_target(text) for text in arguments.engine or ["http://127.0.0.1:8000"]),
         listen=parse_address("--listen", arguments.listen),
-        otlp_grpc=_optional_address("--otlp-grpc", arguments.otlp_grpc),
-        otlp_http=_optional_address("--otlp-http", arguments.otlp_http),
+        otlp_grpc=_off(parse_address, "--otlp-grpc", arguments.otlp_grpc),
+        otlp_http=_off(parse_address, "--otlp-http", arguments.otlp_http),
         requests=tuple(Path(text) for text in arguments.requests or ()),
         data=Path(arguments.data) if arguments.data else None,
         interval=duration("--interval", arguments.interval),
-        retention=_off(duration, "--retention", arguments.retention),
-        max_bytes=_off(size, "--max-bytes", arguments.max_bytes),
+        retention=_off(duration, "--retention", arguments.retention or _RETENTION),
+        max_bytes=_off(size, "--max-bytes", arguments.max_bytes or _MAX_BYTES),
         tenants=arguments.tenants,
         tenant_attributes=tuple(arguments.tenant_attribute or TENANT_ATTRIBUTES),
         log_level=arguments.log_level,
+        gpu=GpuChoice(arguments.gpu),
+        dcgm_url=dcgm_url(GpuChoice(arguments.gpu), arguments.dcgm_url),
     )
-    _check(config)
+    _check_numbers(config)
+    _check_listeners(config)
+    _check_sources(config)
     return config
 
 
-def _check(config: Config) -> None:
+def _needs_store(arguments: argparse.Namespace) -> None:
+    for flag, text in (
+        ("--retention", arguments.retention),
+        ("--max-bytes", arguments.max_bytes),
+    ):
+        if text and not arguments.data:
+            raise UsageError(f"{flag} {text}: nothing is kept without a store; add --data DIR")
+
+
+def _check_numbers(config: Config) -> None:
     if config.interval < _MIN_INTERVAL:
         raise UsageError(
-            f"--interval {config.interval:g} s: at least {_MIN_INTERVAL:g} s, or the reading "
+            f"--interval {config.interval:g}s: at least {_MIN_INTERVAL:g}s, or the reading "
             "itself becomes the load"
         )
-    if config.tenants < 1:
-        raise UsageError(f"--tenants {config.tenants}: at least 1")
-    listeners: dict[Address, str] = {}
+    if not 1 <= config.tenants <= _MAX_TENANTS:
+        raise UsageError(
+            f"--tenants {config.tenants}: from 1 to {_MAX_TENANTS}, for each has series of its own"
+        )
+
+
+def _check_listeners(config: Config) -> None:
+    taken: dict[Address, str] = {}
     for flag, address in (
         ("--listen", config.listen),
         ("--otlp-grpc", config.otlp_grpc),
@@ -184,11 +231,15 @@ def _check(config: Config) -> None:
     ):
         if address is None or not address.port:
             continue
-        if address in listeners:
+        if address in taken:
             raise UsageError(
-                f"{flag} {address}: {listeners[address]} has the same address; give each its own"
+                f"{flag} {address}: {taken[address]} has the same address; give each its own"
             )
-        listeners[address] = flag
+        taken[address] = flag
+
+
+def _check_sources(config: Config) -> None:
+    """Refuse two sources of one name, for their series would be the same."""
     names: set[str] = set()
     for path in config.requests:
         if path.name in names:
@@ -199,42 +250,56 @@ def _check(config: Config) -> None:
         names.add(path.name)
     servers: set[str] = set()
     for target in config.targets:
-        server = urlsplit(target.url).netloc
+        server = server_name(target.url)
         if server in servers:
-            raise UsageError(f"--engine {target.url}: {server} is given twice; leave one out")
+            raise UsageError(
+                f"--engine {without_query(target.url)}: {server} is given twice; engines are told "
+                "apart by host and port, so give each its own or leave one out"
+            )
         servers.add(server)
 
 
 def _target(text: str) -> Target:
-    known = engines()
+    engine: Engine | None = None
     name, equals, url = text.partition("=")
-    if equals and "/" not in name and ":" not in name:
+    if equals and re.fullmatch(r"[\w-]*", name):
+        known = engines()
         if name not in known:
             raise UsageError(f"--engine {name}=...: engines are {', '.join(known)}")
-        known = {name: known[name]}
+        engine = known[name]
     else:
         url = text
+    if "@" in url:
+        # Whatever stands before it may be a password: it is not repeated.
+        host = url.rpartition("@")[2]
+        raise UsageError(f"--engine ...@{host}: a URL must hold no user and no password")
     if "://" not in url:
         url = f"http://{url}"
+    if not _usable(url):
+        shown = without_query(url)
+        raise UsageError(f"--engine {shown}: give a URL, for example http://127.0.0.1:8000")
+    return Target(url, engine)
+
+
+def _usable(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port
+        port = parts.port
     except ValueError:
-        usable = False
-    if not usable:
-        raise UsageError(f"--engine {url}: give a URL, for example http://127.0.0.1:8000")
-    if parts.username is not None or parts.password is not None:
-        raise UsageError(f"--engine http://...@{parts.hostname}: a URL must hold no password")
-    return Target(url, known)
-
-
-def _optional_address(flag: str, text: str) -> Address | None:
-    return None if text == "off" else parse_address(flag, text)
+        return False
+    host = parts.hostname or ""
+    return (
+        parts.scheme in ("http", "https")
+        and re.fullmatch(r"[\w.:%-]+", host) is not None
+        and port != 0
+        and url.isprintable()
+        and " " not in url
+    )
 
 
 def _off(parse: Callable[[str, str], _T], flag: str, text: str) -> _T | None:
-    return None if text == "off" else parse(flag, text)
+    # YAML reads a bare `off` as its False.
+    return None if text.lower() in ("off", "false") else parse(flag, text)
 
 
 def duration(flag: str, text: str) -> float:

@@ -30,6 +30,9 @@ Lines = Mapping[str, Sequence[Line]]
 """Lines by the name of their metric."""
 
 
+_INFINITIES = {"inf": "+Inf", "-inf": "-Inf"}
+
+
 def escape(value: str) -> str:
     """Escape a label value."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
@@ -55,11 +58,8 @@ def bucket(metric: Metric, values: Sequence[str], bound: str) -> str:
 
 def number(value: float) -> str:
     """Write a value: ``repr`` is what the Python client writes, but for the infinities."""
-    if value == float("inf"):
-        return "+Inf"
-    if value == float("-inf"):
-        return "-Inf"
-    return repr(float(value))
+    text = repr(float(value))
+    return _INFINITIES.get(text, text)
 
 
 def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetrics: bool) -> bytes:
@@ -77,16 +77,17 @@ def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetric
         if lines:
             _header(out, name, metric.kind, metric.help, openmetrics)
             if openmetrics:
-                out.extend(f"{text} {number(v)}{exemplar}" for text, v, exemplar in lines)
+                out += [f"{text} {number(value)}{exemplar}" for text, value, exemplar in lines]
             else:
-                out.extend(f"{text} {number(value)}" for text, value, _ in lines)
+                out += [f"{text} {number(value)}" for text, value, _ in lines]
     for family in process.collect() if process else ():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         _header(out, name, family.type, family.documentation, openmetrics)
         out.extend(f"{sample.name} {number(sample.value)}" for sample in family.samples)
     if openmetrics:
         out.append("# EOF")
-    return ("\n".join(out) + "\n").encode()
+    # A label may hold what is no UTF-8, for example from a file name; the page goes on.
+    return ("\n".join(out) + "\n").encode("utf-8", "replace")
 
 
 def _header(out: list[str], name: str, kind: str, help: str, openmetrics: bool) -> None:

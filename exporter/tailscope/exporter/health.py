@@ -13,6 +13,8 @@ from tailscope.exporter.exposition import Line, series
 
 log = logging.getLogger(__name__)
 
+_MAX_MESSAGE = 300
+
 
 class SourceError(Exception):
     """A source could not be read.
@@ -63,6 +65,7 @@ class Health:
 
     def success(self, read_seconds: float | None = None, message: str = "read") -> None:
         """Note that a read worked."""
+        message = plain(message)
         with self._lock:
             before = self.state
             self.state = State(True, "ok", message, self._now(), read_seconds, before.errors)
@@ -71,18 +74,19 @@ class Health:
 
     def failure(self, error: SourceError, read_seconds: float | None = None) -> None:
         """Note that a read failed."""
+        message = plain(str(error))
         with self._lock:
             before = self.state
             self.state = State(
                 False,
                 error.reason,
-                str(error),
+                message,
                 before.last_success,
                 read_seconds,
                 before.errors + 1,
             )
         if before.reason != error.reason:
-            log.warning("source %s is down (%s): %s", self.source, error.reason, error)
+            log.warning("source %s is down (%s): %s", self.source, error.reason, message)
 
     def lines(self) -> dict[str, list[Line]]:
         """Return the source's own metrics."""
@@ -102,3 +106,10 @@ class Health:
         if state.read_seconds is not None:
             put("read_seconds", state.read_seconds)
         return found
+
+
+def plain(text: str) -> str:
+    """Make a text fit for a log: a message may quote what a source sent."""
+    if len(text) > _MAX_MESSAGE:
+        text = f"{text[:_MAX_MESSAGE]} ..."
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -5,9 +5,16 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 from tailscope.catalogue import Metric
 from tailscope.exporter.exposition import Line, bound_text, bucket, escape, series
+
+_MAX_TRACE = 64
+"""Longest trace id that becomes an exemplar; OpenMetrics allows 128 characters with the name."""
+
+_Exemplar = tuple[str, float, float]
+"""Trace id, value, Unix time in seconds."""
 
 
 class Histogram:
@@ -18,7 +25,7 @@ class Histogram:
         values: Label values in the order of ``metric.labels``.
     """
 
-    __slots__ = ("_bounds", "_buckets", "_counts", "_exemplars", "_names", "_total")
+    __slots__ = ("_bounds", "_buckets", "_counts", "_exemplars", "_lines", "_names", "_total")
 
     def __init__(self, metric: Metric, values: Sequence[str]) -> None:
         self._bounds = metric.buckets
@@ -29,26 +36,31 @@ class Histogram:
             series(f"{metric.name}_count", metric.labels, values),
         )
         self._counts = [0] * len(texts)
-        self._exemplars = [""] * len(texts)
+        self._exemplars: list[_Exemplar | None] = [None] * len(texts)
         self._total = 0.0
+        self._lines: list[Line] | None = None
 
     def observe(self, value: float, trace_id: str | None = None) -> None:
         """Count one value; its trace becomes the exemplar of its bucket."""
         index = bisect_left(self._bounds, value)
         self._counts[index] += 1
         self._total += value
-        if trace_id:
-            self._exemplars[index] = (
-                f' # {{trace_id="{escape(trace_id)}"}} {float(value)!r} {time.time():.3f}'
-            )
+        self._lines = None
+        if trace_id and len(trace_id) <= _MAX_TRACE:
+            # Written out only when it is asked for: most are replaced before that.
+            self._exemplars[index] = (trace_id, value, time.time())
 
     def lines(self) -> list[Line]:
-        """Return the cumulative buckets, sum and count."""
-        found: list[Line] = []
-        running = 0
-        for name, count, exemplar in zip(self._buckets, self._counts, self._exemplars, strict=True):
-            running += count
-            found.append(Line(name, running, exemplar))
-        found.append(Line(self._names[0], self._total))
-        found.append(Line(self._names[1], running))
-        return found
+        """Return the cumulative buckets, sum and count; the caller does not change the list."""
+        if self._lines is None:
+            exemplars = [_text(one) if one else "" for one in self._exemplars]
+            found = list(map(Line, self._buckets, accumulate(self._counts), exemplars))
+            found.append(Line(self._names[0], self._total))
+            found.append(Line(self._names[1], found[-2].value))
+            self._lines = found
+        return self._lines
+
+
+def _text(exemplar: _Exemplar) -> str:
+    trace_id, value, when = exemplar
+    return f' # {{trace_id="{escape(trace_id)}"}} {float(value)!r} {when:.3f}'

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.exporter.exposition import Line, series
 from tailscope.exporter.matcher import Matcher
-from tailscope.records.errors import StoreError
+from tailscope.records.errors import StoreError, StoreUnfit
 from tailscope.records.record import RequestRecord
 
 if TYPE_CHECKING:  # the store needs Arrow, and an exporter without one does without it
@@ -50,7 +50,7 @@ class Intake:
         records: Sequence[RequestRecord],
         rejected: Counter[str] | None = None,
         clamped: int = 0,
-    ) -> None:
+    ) -> Counter[str]:
         """Keep and count records; returns when they are on the disk.
 
         Args:
@@ -59,22 +59,37 @@ class Intake:
             rejected: What could not be read, by reason.
             clamped: Negative stage times that were set to 0.
 
+        Returns:
+            What was rejected, by reason: ``rejected``, and records that the store cannot hold.
+
         Raises:
             StoreFull: If the disk is too slow: try again later.
             StoreError: If the disk refuses.
         """
         self._infer(records)
-        if self._store is not None and records:
-            try:
-                self._store.submit(records).result(_COMMIT_SECONDS)
-            except TimeoutError:
-                raise StoreError(f"the disk took longer than {_COMMIT_SECONDS:g} s") from None
+        left_out = Counter(rejected)
+        try:
+            self._keep(records)
+        except StoreUnfit:
+            left_out["unfit"] += len(records)
+            records = ()
         with self._lock:
             self._accepted[source] += len(records)
             self._clamped[source] += clamped
-            for reason, count in (rejected or {}).items():
+            for reason, count in left_out.items():
                 self._rejected[source, reason] += count
         self._matcher.add(records)
+        return left_out
+
+    def _keep(self, records: Sequence[RequestRecord]) -> None:
+        if self._store is None or not records:
+            return
+        try:
+            self._store.submit(records).result(_COMMIT_SECONDS)
+        except TimeoutError:
+            # They may be kept yet, and once more when the sender repeats them; a reader of the
+            # store counts them once.
+            raise StoreError(f"the disk took longer than {_COMMIT_SECONDS:g} s") from None
 
     def _infer(self, records: Sequence[RequestRecord]) -> None:
         """Fill in the engine beside us, and mark what was filled in."""

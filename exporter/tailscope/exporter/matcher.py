@@ -1,16 +1,18 @@
 """Pairs engine rows with gateway rows as they come, so that metrics count each request once.
 
 The store keeps every row and joins at read time; metrics cannot wait. A row waits here for its
-partner, a few seconds and a bounded number of rows; then it counts alone. Partners are found by
-identity (the calling span, or the trace), never by time.
+partner, a few seconds and within a bounded number of rows; then it counts alone. Partners are found
+by identity, as the reader of the store finds them: the span that called the engine, then a trace
+that holds one gateway row only, then a request id that only one gateway row has; never by time.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from enum import Enum
 
 from tailscope.records.record import RequestRecord
 
@@ -19,20 +21,65 @@ Emit = Callable[[RequestRecord | None, RequestRecord | None], None]
 WAIT_SECONDS = 10.0
 """vLLM exports its spans up to 5 s after the request ended."""
 
-_MAX_WAITING = 50_000
+_MAX_ROWS = 20_000
+_MAX_EARLY_ROWS = 5_000
 
 
-class _Waiting:
-    __slots__ = ("matched", "record", "until")
+class _State(Enum):
+    WAITING = 1
+    PAIRED = 2
+    ALONE = 3
 
-    def __init__(self, record: RequestRecord, until: float) -> None:
+
+class _Row:
+    __slots__ = ("record", "state", "until")
+
+    def __init__(self, record: RequestRecord, state: _State, until: float) -> None:
         self.record = record
+        self.state = state
         self.until = until
-        self.matched = False
+
+    def identities(self) -> Iterator[tuple[int, Hashable]]:
+        """Yield what identifies the request, best first: (kind of key, key)."""
+        record = self.record
+        if record.trace_id is not None:
+            span = record.parent_span_id if record.role == "engine" else record.span_id
+            if span is not None:
+                yield _SPAN, (record.trace_id, span)
+            yield _TRACE, record.trace_id
+        if record.request_id is not None:
+            yield _REQUEST, record.request_id
+
+
+_SPAN, _TRACE, _REQUEST = range(3)
+
+
+class _Index:
+    """Rows of one role by their keys."""
+
+    def __init__(self) -> None:
+        self._rows: tuple[dict[Hashable, list[_Row]], ...] = ({}, {}, {})
+
+    def add(self, row: _Row) -> None:
+        for kind, key in row.identities():
+            self._rows[kind].setdefault(key, []).append(row)
+
+    def remove(self, row: _Row) -> None:
+        for kind, key in row.identities():
+            rows = self._rows[kind]
+            rows[key].remove(row)
+            if not rows[key]:
+                del rows[key]
+
+    def find(self, kind: int, key: Hashable) -> list[_Row]:
+        return self._rows[kind].get(key, [])
 
 
 class Matcher:
     """Pairs rows and hands each request on once.
+
+    A row that comes more than twice ``WAIT_SECONDS`` after its partner counts once more; one that
+    comes after its partner was counted alone, but sooner than that, is not counted.
 
     Args:
         emit: Called with the engine row and the gateway row of a request, one of them None if it
@@ -49,10 +96,9 @@ class Matcher:
         self._gateway_seen = expect_gateway
         self._now = now
         self._lock = threading.Lock()
-        # By trace, oldest first; the value lists the rows of the trace that are still here.
-        self._engines: OrderedDict[str, list[_Waiting]] = OrderedDict()
-        self._gateways: OrderedDict[str, list[_Waiting]] = OrderedDict()
-        self._alone: OrderedDict[str, float] = OrderedDict()
+        self._engines, self._gateways = _Index(), _Index()
+        self._waiting: deque[_Row] = deque()
+        self._settled: deque[_Row] = deque()
 
     def add(self, records: Iterable[RequestRecord]) -> None:
         """Take rows that were accepted."""
@@ -62,7 +108,7 @@ class Matcher:
                 if record.role == "engine":
                     self._add_engine(record, until)
                 else:
-                    self._add_gateway(record, until)
+                    self._add_gateway(_Row(record, _State.WAITING, until))
             self._expire()
 
     def expire(self) -> None:
@@ -76,70 +122,109 @@ class Matcher:
             self._expire(everything=True)
 
     def _add_engine(self, record: RequestRecord, until: float) -> None:
-        trace = record.trace_id
-        if trace is None:
+        if not self._gateway_seen:
             self._emit(record, None)
+            # Only for the first gateway row, which may belong to one of these, and may wait for a
+            # better one before it takes it.
+            self._settled.append(_Row(record, _State.ALONE, until + WAIT_SECONDS))
             return
-        partner = _partner(record, self._gateways.get(trace, []))
-        if partner is not None:
-            partner.matched = True
-            self._emit(record, partner.record)
-        elif self._gateway_seen:
-            self._engines.setdefault(trace, []).append(_Waiting(record, until))
-        else:
-            self._alone[trace] = until
-            self._emit(record, None)
+        row = _Row(record, _State.WAITING, until)
+        for gateway in self._partners(row, certain=True):
+            self._pair(row, gateway)
+            break
+        self._keep(row, self._engines)
 
-    def _add_gateway(self, record: RequestRecord, until: float) -> None:
-        self._gateway_seen = True
-        trace = record.trace_id
-        if trace is None:
-            self._emit(None, record)
-            return
-        entry = _Waiting(record, until)
-        if trace in self._alone:
-            entry.matched = True  # its engine row was counted before any gateway was known
-        waiting = self._engines.get(trace, [])
-        rest = []
-        for engine in waiting:
-            if engine.record.parent_span_id == record.span_id or len(waiting) == 1:
-                entry.matched = True
-                self._emit(engine.record, record)
-            else:
-                rest.append(engine)
-        if rest:
-            self._engines[trace] = rest
-        else:
-            self._engines.pop(trace, None)
-        self._gateways.setdefault(trace, []).append(entry)
+    def _add_gateway(self, row: _Row) -> None:
+        if not self._gateway_seen:
+            self._gateway_seen = True
+            for engine in self._settled:
+                self._engines.add(engine)
+        self._gateways.add(row)  # first, so that it is seen whether it is the only one
+        for engine in self._partners(row, certain=True):
+            self._pair(engine, row)
+        (self._waiting if row.state is _State.WAITING else self._settled).append(row)
+
+    def _keep(self, row: _Row, index: _Index) -> None:
+        index.add(row)
+        (self._waiting if row.state is _State.WAITING else self._settled).append(row)
+
+    def _pair(self, engine: _Row, gateway: _Row) -> None:
+        if engine.state is _State.WAITING and gateway.state is not _State.ALONE:
+            self._emit(engine.record, gateway.record)
+        for row in (engine, gateway):
+            if row.state is _State.WAITING:
+                row.state = _State.PAIRED
+
+    def _partners(self, row: _Row, *, certain: bool) -> list[_Row]:
+        """Find the rows of the other role that belong to ``row``.
+
+        Args:
+            row: A row, indexed if it is a gateway's.
+            certain: Leave out partners for which a better one may yet come.
+        """
+        engine = row.record.role == "engine"
+        others = self._gateways if engine else self._engines
+        for kind, key in row.identities():
+            found = others.find(kind, key)
+            if kind != _SPAN:
+                if len(found if engine else self._gateways.find(kind, key)) != 1:
+                    continue  # several gateway rows: which one it was is not known
+                found = [
+                    other
+                    for other in found
+                    if (engine or other.state is not _State.PAIRED)
+                    and not (certain and _may_do_better(row, other))
+                ]
+            if found:
+                return found
+        return []
 
     def _expire(self, everything: bool = False) -> None:
         now = self._now()
-        for waiting in (self._engines, self._gateways):
-            while waiting:
-                trace, entries = next(iter(waiting.items()))
-                full = len(waiting) > _MAX_WAITING
-                if entries[0].until > now and not full and not everything:
-                    break
-                del waiting[trace]
-                self._release(trace, entries)
-        while self._alone:
-            trace, until = next(iter(self._alone.items()))
-            if until > now and len(self._alone) <= _MAX_WAITING:
-                break
-            del self._alone[trace]
+        waiting, settled = self._waiting, self._settled
+        while waiting and (everything or waiting[0].until <= now or len(waiting) > _MAX_ROWS):
+            row = waiting.popleft()
+            if row.state is _State.WAITING:
+                self._give_up(row)
+            row.until = now + WAIT_SECONDS
+            settled.append(row)
+        most = _MAX_ROWS if self._gateway_seen else _MAX_EARLY_ROWS
+        while settled and (settled[0].until <= now or len(settled) > most):
+            row = settled.popleft()
+            self._count_alone(row)
+            if self._gateway_seen:
+                (self._engines if row.record.role == "engine" else self._gateways).remove(row)
+        if everything:
+            for row in settled:
+                self._count_alone(row)
 
-    def _release(self, trace: str, entries: list[_Waiting]) -> None:
-        for entry in entries:
-            if entry.record.role == "engine":
-                self._alone[trace] = entry.until + WAIT_SECONDS
-                self._emit(entry.record, None)
-            elif not entry.matched:
-                self._emit(None, entry.record)
+    def _give_up(self, row: _Row) -> None:
+        partners = self._partners(row, certain=False)
+        if row.record.role == "engine":
+            for gateway in partners[:1]:
+                self._pair(row, gateway)
+        else:
+            for engine in partners:
+                if engine.state is not _State.WAITING:
+                    self._pair(engine, row)
+            if partners:
+                return  # those that wait for a better one take this one if none comes
+        self._count_alone(row)
+
+    def _count_alone(self, row: _Row) -> None:
+        if row.state is not _State.WAITING:
+            return
+        row.state = _State.ALONE
+        if row.record.role == "engine":
+            self._emit(row.record, None)
+        else:
+            self._emit(None, row.record)
 
 
-def _partner(engine: RequestRecord, gateways: list[_Waiting]) -> _Waiting | None:
-    for gateway in gateways:
-        if engine.parent_span_id is not None and gateway.record.span_id == engine.parent_span_id:
-            return gateway
-    return gateways[0] if len(gateways) == 1 else None
+def _may_do_better(row: _Row, other: _Row) -> bool:
+    """Whether a gateway row whose span called the engine may yet come, in place of this one."""
+    return all(
+        (one.record.parent_span_id if one.record.role == "engine" else one.record.span_id)
+        is not None
+        for one in (row, other)
+    )

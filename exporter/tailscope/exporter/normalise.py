@@ -9,72 +9,56 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tailscope.catalogue import METRICS, Across, Engine, Kind, Metric, Upstream
+from tailscope.catalogue import METRICS, Across, Engine, Kind
+from tailscope.exporter.carry import SUM, Carry
+from tailscope.exporter.mapping import CREATED, TYPE, Mapper, Target
 from tailscope.exporter.reading import Buckets, Key, Reading
 
-_MAX_SERIES = 200_000
-_SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_created")
-_TYPE = re.compile(r"# TYPE (\S+) (\S+)")
+MAX_SERIES = 50_000
+"""Most samples in one scrape. vLLM gives 600, an engine with 1,024 fine buckets a few thousand."""
+
+SPARE = 1_000
+"""How much more is remembered than twice what the last scrape had, before all is forgotten."""
 
 
-class NotPrometheus(ValueError):
-    """The text is no Prometheus exposition."""
+class ScrapeError(ValueError):
+    """A scrape cannot be used.
 
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What becomes of one upstream series.
-
-    ``model`` and ``rank`` are as the engine says, None where it does not say. ``group`` tells
-    apart upstream series that meet in one of ours; ``part`` is the bound or ``sum`` of a
-    histogram, empty otherwise.
+    Attributes:
+        reason: Short, bounded word for a metric label.
     """
 
-    metric: Metric
-    model: str | None
-    rank: str | None
-    more: tuple[str, ...]
-    group: str
-    part: str
-    scale: float
-    fixed_value: float | None
+    reason: ClassVar[str]
 
 
-class _Group:
-    """Values of one upstream series, carried on over restarts of the engine."""
+class NotPrometheus(ScrapeError):
+    """The text is no Prometheus exposition."""
 
-    __slots__ = ("offsets", "values")
+    reason = "not_prometheus"
 
-    def __init__(self) -> None:
-        self.values: dict[str, float] = {}
-        self.offsets: dict[str, float] = {}
 
-    def update(self, values: dict[str, float]) -> bool:
-        """Take new raw values; returns whether they went back."""
-        known = self.values
-        reset = False
-        if known:
-            if values.keys() != known.keys():
-                # Other bounds: what was counted in the old ones has no place in the new ones.
-                self.offsets = {}
-                reset = True
-            elif any(values[part] < known[part] for part in values):
-                for part, value in known.items():
-                    self.offsets[part] = self.offsets.get(part, 0.0) + value
-                reset = True
-        self.values = values
-        return reset
+class TooManySeries(ScrapeError):
+    """The text has more samples than an engine ever has."""
 
-    def totals(self) -> dict[str, float]:
-        """Values with what earlier lives of the engine counted."""
-        if not self.offsets:
-            return self.values
-        return {part: value + self.offsets.get(part, 0.0) for part, value in self.values.items()}
+    reason = "too_many_series"
+
+
+class SeveralServers(ScrapeError):
+    """Scrapes come from more than one server in turn, so that their counters mean nothing."""
+
+    reason = "several_servers"
+
+
+class _Series(NamedTuple):
+    """One upstream series of a scrape: what becomes of it, its parts, when it was made."""
+
+    target: Target
+    parts: dict[str, float]
 
 
 class Normaliser:
@@ -85,81 +69,96 @@ class Normaliser:
         server: Value of the ``server`` label, ``host:port``.
 
     Attributes:
-        resets: How often a series of the engine went back.
-        unmapped: Families that are neither mapped nor ignored, with the first reason seen.
-        models: Served models that the engine named so far.
+        resets: How often a scrape had series that had gone back.
+        models: Served models that the last scrape named.
     """
 
     def __init__(self, engine: Engine, server: str) -> None:
         self.engine = engine
         self.server = server
         self.resets = 0
-        self.unmapped: dict[str, str] = {}
-        self.models: set[str] = set()
-        self._families = {
-            family: upstream for upstream in engine.upstream for family in upstream.families
-        }
-        self._types: dict[str, str] = {}
+        self.models: frozenset[str] = frozenset()
+        self._mapper = Mapper(engine)
         self._comments: set[str] = set()
-        self._targets: dict[str, _Target | None] = {}
-        self._groups: dict[tuple[str, str], _Group] = {}
-        self._ranks: set[str] = set()
+        self._targets: dict[str, Target | None] = {}
+        self._carries: dict[tuple[str, str], Carry] = {}
+        self._room = SPARE
+
+    @property
+    def unmapped(self) -> Mapping[str, str]:
+        """Families that are neither mapped nor ignored, with the first reason seen."""
+        return self._mapper.unmapped
 
     def read(self, text: str) -> Reading:
         """Turn one scrape into a reading.
 
         Raises:
             NotPrometheus: If no line of the text is a sample.
+            TooManySeries: If there are more than ``MAX_SERIES`` of them.
+            SeveralServers: If an earlier life of a counter is back.
         """
-        if len(self._targets) > _MAX_SERIES:
-            self._targets.clear()
-            self._groups.clear()
-        gauges: dict[_Target, float] = {}
-        cumulative: dict[tuple[str, str], tuple[_Target, dict[str, float]]] = {}
+        if max(len(self._targets), len(self._comments)) > self._room:
+            # Series that come and go, or a text that changes each time, must not fill the memory.
+            self._forget()
+        series = _newest(self._scrape(text))
+        if any(
+            carry.earlier(entry.parts.get(CREATED))
+            for entry in series
+            if (carry := self._carries.get(entry.target.series)) is not None
+        ):
+            raise SeveralServers("answers for several servers in turn, by their start times")
+        return self._reading(series)
+
+    def _forget(self) -> None:
+        self._targets = {}
+        self._comments = set()
+        self._mapper.forget()
+
+    def _scrape(self, text: str) -> list[_Series]:
+        if _too_many(text):
+            raise TooManySeries(f"has more than {MAX_SERIES} series")
+        found: dict[tuple[str, str], _Series] = {}
         samples = 0
         for target, value in self._samples(text):
             samples += 1
             if target is None or not math.isfinite(value):
                 continue
-            value = target.fixed_value if target.fixed_value is not None else value * target.scale
-            if target.metric.kind is Kind.GAUGE:
-                gauges[target] = value
-            else:
-                group = cumulative.setdefault((target.metric.name, target.group), (target, {}))
-                group[1][target.part] = value
+            entry = found.get(target.series)
+            if entry is None:
+                entry = found[target.series] = _Series(target, {})
+            entry.parts[target.part] = (
+                value * target.scale if target.fixed_value is None else target.fixed_value
+            )
         if not samples:
             raise NotPrometheus("no line is a sample")
-        return self._reading(gauges, cumulative)
+        self._room = 2 * samples + SPARE
+        return list(found.values())
 
-    def _samples(self, text: str) -> Iterator[tuple[_Target | None, float]]:
-        targets, comments = self._targets, self._comments
+    def _samples(self, text: str) -> Iterator[tuple[Target | None, float]]:
         for line in text.split("\n"):
-            if not line:
-                continue
-            if line[0] == "#":
-                if line not in comments:
+            if line.startswith("#"):
+                if line not in self._comments:
                     self._comment(line)
                 continue
             name, _, number = line.rpartition(" ")
             try:
-                target = targets[name]
+                target = self._targets[name]
                 value = float(number)
             except (KeyError, ValueError):
-                yield from self._new(line, name)
+                if line:
+                    yield from self._new(line, name)
             else:
                 yield target, value
 
     def _comment(self, line: str) -> None:
-        if hit := _TYPE.match(line):
-            if self._types.get(hit[1], hit[2]) != hit[2]:
-                # A family that changed its type is another family: forget what was remembered.
-                self._targets.clear()
-                self._comments.clear()
-            self._types[hit[1]] = hit[2]
-        if len(self._comments) < _MAX_SERIES:
-            self._comments.add(line)
+        if self._mapper.declare(line):
+            # A family that changed its type is another family: forget what was remembered.
+            self._targets = {}
+            self._comments = set()
+            self._mapper.unmapped = {}
+        self._comments.add(line)
 
-    def _new(self, line: str, name: str) -> Iterator[tuple[_Target | None, float]]:
+    def _new(self, line: str, name: str) -> Iterator[tuple[Target | None, float]]:
         """Parse a line that was not seen before."""
         try:
             parsed = [
@@ -167,155 +166,85 @@ class Normaliser:
                 for family in text_string_to_metric_families(line + "\n")
                 for sample in family.samples
             ]
-        except (ValueError, KeyError, IndexError):
+        except (ValueError, IndexError):  # no sample; the other lines may be some
             return
         for sample in parsed:
-            target = self._target(sample.name, sample.labels, name)
+            target = self._mapper.target(sample.name, sample.labels)
             # With a time stamp or an exemplar the text before the last space is new each time.
-            if sample.timestamp is None and sample.exemplar is None:
+            if name and sample.timestamp is None and sample.exemplar is None:
                 self._targets[name] = target
             yield target, float(sample.value)
 
-    def _target(self, name: str, labels: dict[str, str], text: str) -> _Target | None:
-        upstream, suffix, family = self._find(name)
-        if upstream is None:
-            self._note_unmapped(family)
-            return None
-        metric = METRICS[upstream.metric]
-        if suffix == "_created":
-            return None
-        problem = self._mismatch(family, metric, suffix)
-        if problem:
-            self.unmapped.setdefault(family, problem)
-            return None
-        if any(labels.get(label) not in values for label, values in upstream.only.items()):
-            return None
-        value = _product(labels, upstream.product_of) if upstream.product_of else None
-        if upstream.product_of and value is None:
-            return None
-        model, rank = labels.get(self.engine.model_label), labels.get(self.engine.rank_label)
-        if model:
-            self.models.add(model)
-        if rank is not None:
-            self._ranks.add(rank)
-        ours = {ours: labels.get(theirs, "") for theirs, ours in upstream.labels.items()}
-        ours.update(upstream.fixed)
-        more = tuple(ours.get(label, "") for label in metric.labels[4:])
-        part = ""
-        if metric.kind is Kind.HISTOGRAM:
-            part = {"_bucket": _bound(labels.get("le", "")), "_sum": "sum"}.get(suffix, "count")
-        group = ",".join(f"{k}={v}" for k, v in sorted(labels.items()) if k != "le")
-        return _Target(metric, model, rank, more, group, part, upstream.scale, value)
-
-    def _find(self, name: str) -> tuple[Upstream | None, str, str]:
-        """Return the mapping of a sample name, its suffix, and its family's full name."""
-        declared = self._types.get(name)
-        candidates = [(name, "")]
-        candidates += [
-            (name.removesuffix(suffix), suffix) for suffix in _SUFFIXES if name.endswith(suffix)
-        ]
-        for family, suffix in candidates:
-            for prefix in self.engine.prefixes:
-                if family.startswith(prefix):
-                    short = family.removeprefix(prefix)
-                    upstream = self._families.get(short) or self._families.get(
-                        short.removesuffix("_total")
-                    )
-                    if upstream is not None:
-                        return upstream, suffix, family
-        if declared is None and len(candidates) > 1 and candidates[-1][0] in self._types:
-            return None, "", candidates[-1][0]
-        return None, "", name
-
-    def _mismatch(self, family: str, metric: Metric, suffix: str) -> str:
-        short = next(
-            family.removeprefix(prefix)
-            for prefix in self.engine.prefixes
-            if family.startswith(prefix)
-        )
-        names = (short, short + "_total", short.removesuffix("_total"))
-        kind: str | None = next(
-            (self.engine.kinds[name] for name in names if name in self.engine.kinds), None
-        )
-        kind = kind or self._types.get(family) or self._types.get(family + "_total")
-        if kind not in (None, "unknown", "untyped", metric.kind):
-            return f"it is a {kind} here, a {metric.kind} in the catalogue"
-        fits = {
-            Kind.GAUGE: ("",),
-            Kind.COUNTER: ("", "_total"),
-            Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
-        }
-        return "" if suffix in fits[metric.kind] else f"sample suffix {suffix!r} is unexpected"
-
-    def _note_unmapped(self, family: str) -> None:
-        base = family.removesuffix("_created")
-        if not any(entry.pattern.fullmatch(base) for entry in self.engine.ignored):
-            self.unmapped.setdefault(family, "the catalogue does not know it")
-
-    def _reading(
-        self,
-        gauges: dict[_Target, float],
-        cumulative: dict[tuple[str, str], tuple[_Target, dict[str, float]]],
-    ) -> Reading:
-        merged: dict[Key, list[float]] = {}
+    def _reading(self, series: list[_Series]) -> Reading:
+        self.models = frozenset(entry.target.model for entry in series if entry.target.model)
+        model = next(iter(self.models)) if len(self.models) == 1 else ""
+        ranks = {entry.target.rank for entry in series if entry.target.rank is not None}
+        numbers: dict[Key, list[float]] = {}
         histograms: dict[Key, list[Buckets]] = {}
-        for target, value in gauges.items():
-            merged.setdefault(self._key(target), []).append(value)
         reset = False
-        for identity, (target, values) in cumulative.items():
-            group = self._groups.get(identity)
-            if group is None:
-                group = self._groups[identity] = _Group()
-            reset |= group.update(values)
-            totals = group.totals()
-            if target.metric.kind is Kind.COUNTER:
-                merged.setdefault(self._key(target), []).append(totals[""])
-            elif (buckets := _buckets(totals)) is not None:
-                histograms.setdefault(self._key(target), []).append(buckets)
+        for target, parts in series:
+            rank = (target.rank or "") if len(ranks) > 1 else ""
+            labels = (self.engine.name, self.server, target.model or model, rank, *target.more)
+            key = Key(target.metric.name, labels)
+            if target.metric.kind is Kind.GAUGE:
+                numbers.setdefault(key, []).append(parts[""])
+                continue
+            totals, went_back = self._carried(target, parts)
+            reset |= went_back
+            if target.metric.kind is Kind.HISTOGRAM:
+                if (buckets := _buckets(totals)) is not None:
+                    histograms.setdefault(key, []).append(buckets)
+            elif "" in totals:
+                numbers.setdefault(key, []).append(totals[""])
         self.resets += reset
+        self._prune(series)
         return Reading(
-            {key: _merge(METRICS[key.metric].across, values) for key, values in merged.items()},
+            {key: _merge(METRICS[key.metric].across, values) for key, values in numbers.items()},
             {key: whole for key, parts in histograms.items() if (whole := _add(parts)) is not None},
         )
 
-    def _key(self, target: _Target) -> Key:
-        model = target.model
-        if model is None:
-            model = next(iter(self.models)) if len(self.models) == 1 else ""
-        rank = (target.rank or "") if len(self._ranks) > 1 else ""
-        return Key(target.metric.name, (self.engine.name, self.server, model, rank, *target.more))
+    def _carried(self, target: Target, parts: dict[str, float]) -> tuple[Mapping[str, float], bool]:
+        carry = self._carries.get(target.series)
+        if carry is None:
+            carry = self._carries[target.series] = Carry()
+        created = parts.pop(CREATED, None)
+        reset = carry.update(parts, created)
+        return carry.totals(), reset
+
+    def _prune(self, series: list[_Series]) -> None:
+        """Let go of series that are gone, but only if they are many: one may come back."""
+        if len(self._carries) > 2 * len(series) + SPARE:
+            present = {entry.target.series for entry in series}
+            self._carries = {key: self._carries[key] for key in present & self._carries.keys()}
 
 
-def _product(labels: dict[str, str], names: tuple[str, ...]) -> float | None:
-    product = 1.0
-    for name in names:
-        try:
-            product *= float(labels[name])
-        except (KeyError, ValueError):
-            return None
-    return product if math.isfinite(product) else None
+def _too_many(text: str) -> bool:
+    """Count the samples before any is parsed: parsing a million takes a minute."""
+    if text.count("\n") <= MAX_SERIES:
+        return False
+    return sum(line[:1] not in ("", "#") for line in text.split("\n")) > MAX_SERIES
 
 
-def _bound(text: str) -> str:
-    """Write a bound in one way: Go says 1, Python 1.0."""
-    try:
-        value = float(text)
-    except ValueError:
-        return ""
-    return "+Inf" if math.isinf(value) else repr(value)
+def _newest(series: list[_Series]) -> list[_Series]:
+    """Leave out old names of families that are there under a newer name as well.
+
+    An engine that renames a family gives both names for some versions; the sum would be double.
+    """
+    newest: dict[int, int] = {}
+    for target, _ in series:
+        newest[target.upstream] = min(target.age, newest.get(target.upstream, target.age))
+    return [entry for entry in series if entry.target.age == newest[entry.target.upstream]]
 
 
-def _buckets(values: dict[str, float]) -> Buckets | None:
+def _buckets(values: Mapping[str, float]) -> Buckets | None:
     """Order the parts of a histogram; None if it is not whole."""
-    bounds = sorted(
-        (part for part in values if part not in ("sum", "count", "", "+Inf")), key=float
-    )
+    bounds = sorted((part for part in values if part not in (SUM, "count", "+Inf")), key=float)
     total = values.get("+Inf", values.get("count"))
     if total is None:
         return None
     counts = {bound: values[bound] for bound in bounds}
     counts["+Inf"] = total
-    return Buckets(counts, values.get("sum"))
+    return Buckets(counts, values.get(SUM))
 
 
 def _merge(across: Across, values: list[float]) -> float:
@@ -332,17 +261,16 @@ def _add(parts: list[Buckets]) -> Buckets | None:
         return first
     if any(part.counts.keys() != first.counts.keys() for part in parts):
         return None
+    sums = [part.sum for part in parts if part.sum is not None]
     return Buckets(
         {bound: sum(part.counts[bound] for part in parts) for bound in first.counts},
-        sum(part.sum for part in parts if part.sum is not None)
-        if all(part.sum is not None for part in parts)
-        else None,
+        math.fsum(sums) if len(sums) == len(parts) else None,
     )
 
 
-def recognise(text: str, engines: dict[str, Engine]) -> Engine | None:
+def recognise(text: str, engines: Iterable[Engine]) -> Engine | None:
     """Say which engine wrote a scrape; None if none of the catalogue's did."""
-    for engine in engines.values():
+    for engine in engines:
         for prefix in engine.prefixes:
             for family in engine.recognise:
                 if re.search(rf"^{re.escape(prefix + family)}(_total)?[ {{]", text, re.MULTILINE):
@@ -352,4 +280,4 @@ def recognise(text: str, engines: dict[str, Engine]) -> Engine | None:
 
 def families(text: str, most: int = 5) -> list[str]:
     """Return the first families that a scrape names, for a message."""
-    return [hit[1] for hit, _ in zip(_TYPE.finditer(text), range(most), strict=False)]
+    return [hit[1] for hit, _ in zip(TYPE.finditer(text), range(most), strict=False)]

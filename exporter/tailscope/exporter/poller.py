@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from tailscope.exporter.exposition import Line, Lines
@@ -41,12 +40,6 @@ class Source(Protocol):
         """Let go of what the source holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    started: float
-    ended: float | None = None
-
-
 class Poller:
     """The thread of one source.
 
@@ -62,7 +55,9 @@ class Poller:
         self._interval = interval
         self._deadline = deadline
         self._stop = threading.Event()
-        self._attempt: _Attempt | None = None
+        self._lock = threading.Lock()
+        self._started: float | None = None
+        self._hanging = False
         self._last_success: float | None = None
         self._thread = threading.Thread(target=self._run, name=source.name, daemon=True)
 
@@ -80,16 +75,27 @@ class Poller:
         if not self._thread.is_alive():
             self.source.close()
 
+    def watch(self) -> Health:
+        """Return the health of the source, after a look at a read that does not end.
+
+        Sources keep their own deadline; this is for what they cannot end, such as the look-up of
+        a name or a file system that does not answer.
+        """
+        with self._lock:
+            if self._started is not None and not self._hanging:
+                seconds = time.monotonic() - self._started
+                if seconds > 2 * self._deadline:
+                    self._hanging = True
+                    self.health.failure(
+                        SourceError("hanging", f"a read has not ended in {seconds:.0f} s")
+                    )
+        return self.health
+
     def lines(self) -> list[Lines]:
         """Return the lines of the source and of its health."""
-        attempt, now = self._attempt, time.monotonic()
-        if attempt and attempt.ended is None and now - attempt.started > 2 * self._deadline:
-            self.health.failure(
-                SourceError("hanging", f"a read has not ended in {now - attempt.started:.0f} s")
-            )
+        own: Mapping[str, list[Line]] = self.watch().lines()
         last = self._last_success
-        fresh = last is not None and now - last <= STALE_INTERVALS * self._interval
-        own: Mapping[str, list[Line]] = self.health.lines()
+        fresh = last is not None and time.monotonic() - last <= STALE_INTERVALS * self._interval
         return [self.source.lines(fresh), own]
 
     def _run(self) -> None:
@@ -104,19 +110,25 @@ class Poller:
 
     def _read(self) -> None:
         started = time.monotonic()
-        self._attempt = _Attempt(started)
+        with self._lock:
+            self._started, self._hanging = started, False
+        message, error = self._outcome()
+        ended = time.monotonic()
+        with self._lock:
+            self._started = None
+            if error is not None:
+                self.health.failure(error, ended - started)
+            else:
+                self._last_success = ended
+                self.health.success(ended - started, message)
+
+    def _outcome(self) -> tuple[str, SourceError | None]:
+        """Read once, whatever comes of it."""
         try:
-            message = self.source.read()
+            return self.source.read(), None
         except SourceError as error:
-            self.health.failure(error, time.monotonic() - started)
+            return "", error
         except Exception as error:
             # The one place that keeps a fault of one source from the others.
             log.exception("source %s failed in a way that it should not", self.source.name)
-            self.health.failure(
-                SourceError("internal_error", f"{type(error).__name__}; the log has more"),
-                time.monotonic() - started,
-            )
-        else:
-            self._last_success = time.monotonic()
-            self.health.success(self._last_success - started, message)
-        self._attempt = _Attempt(started, time.monotonic())
+            return "", SourceError("internal_error", f"{type(error).__name__}; the log has more")

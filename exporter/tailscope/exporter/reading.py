@@ -42,6 +42,13 @@ class Reading:
     numbers: Mapping[Key, float] = field(default_factory=dict)
     histograms: Mapping[Key, Buckets] = field(default_factory=dict)
 
+    def __len__(self) -> int:
+        return len(self.numbers) + len(self.histograms)
+
+
+_SPARE = 1_000
+"""Texts that are remembered beyond twice those of the last reading."""
+
 
 class Writer:
     """Turns readings of one source into lines, and remembers the text of each series."""
@@ -53,6 +60,8 @@ class Writer:
     def lines(self, reading: Reading) -> dict[str, list[Line]]:
         """Return the lines of a reading by metric."""
         found: dict[str, list[Line]] = {}
+        if len(self._texts) + len(self._buckets) > 2 * len(reading) + _SPARE:
+            self._texts, self._buckets = {}, {}
         for key, value in reading.numbers.items():
             text = self._texts.get(key)
             if text is None:

@@ -5,39 +5,67 @@ Protocol: https://opentelemetry.io/docs/specs/otlp/ (OTLP 1.x, traces).
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
+import threading
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
 
-from google.protobuf.json_format import ParseDict, ParseError
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
+from tailscope.exporter.memory import return_large_blocks
+from tailscope.exporter.otlp import MAX_MESSAGE, BadMessage, TooLarge, read_protobuf
+from tailscope.exporter.otlpjson import read_json
 from tailscope.exporter.spans import SpanReader
 
-MAX_MESSAGE = 16 << 20
-"""Largest message, in bytes, as it comes."""
-
-MAX_UNPACKED = 64 << 20
-"""Largest message, in bytes, decompressed."""
-
-_MAX_JSON_DEPTH = 64
+_MAX_HELD = 2 * MAX_MESSAGE
+_MAX_MEMBERS = 16
 
 
-class BadMessage(ValueError):
-    """The bytes are no OTLP message; the text never quotes them."""
+class Busy(Exception):
+    """Too many messages are in memory: the sender is to try again later."""
 
 
-class TooLarge(ValueError):
-    """The message exceeds a limit."""
+class Budget:
+    """Bytes of messages that may be in memory at a time.
+
+    Args:
+        most: How many.
+    """
+
+    def __init__(self, most: int = _MAX_HELD) -> None:
+        self._left = most
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """Reserve ``size`` bytes.
+
+        Raises:
+            Busy: If there are not that many left.
+        """
+        with self._lock:
+            if size > self._left:
+                raise Busy("too many messages at a time")
+            self._left -= size
+
+    def give(self, size: int) -> None:
+        """Give back what was reserved."""
+        with self._lock:
+            self._left += size
+
+    @contextmanager
+    def lend(self, size: int) -> Iterator[None]:
+        """Reserve ``size`` bytes for a while.
+
+        Raises:
+            Busy: If there are not that many left.
+        """
+        self.take(size)
+        try:
+            yield
+        finally:
+            self.give(size)
 
 
 class Receiver:
@@ -53,99 +81,64 @@ class Receiver:
         self._spans = spans
         self._intake = intake
         self._health = health
+        self._decoding = threading.Lock()
+        return_large_blocks()
 
-    def accept(self, message: ExportTraceServiceRequest) -> ExportTraceServiceResponse:
+    def accept(
+        self, body: bytes | bytearray, *, encoding: str = "", json: bool = False
+    ) -> ExportTraceServiceResponse:
         """Keep the requests of a message, then say so.
 
+        Args:
+            body: The message.
+            encoding: Its content encoding.
+            json: Whether it is JSON; protobuf otherwise.
+
         Raises:
+            BadMessage: If it is no message.
+            TooLarge: If it exceeds a limit.
             StoreFull: If the disk is too slow.
             StoreError: If the disk refuses.
         """
-        batch = self._spans.read(message)
-        self._intake.accept(self._health.source, batch.records, batch.rejected, batch.clamped)
+        # One at a time: two would take twice the memory and, in Python, no less time.
+        with self._decoding:
+            plain = unpack(body, encoding)
+            batch = self._spans.read(read_json(plain) if json else read_protobuf(plain))
+            del plain
+        rejected = self._intake.accept(
+            self._health.source, batch.records, batch.rejected, batch.clamped
+        )
         self._health.success(message="receives spans")
         response = ExportTraceServiceResponse()
-        if batch.rejected:
-            response.partial_success.rejected_spans = batch.rejected.total()
-            response.partial_success.error_message = ", ".join(sorted(batch.rejected))
+        if rejected:
+            response.partial_success.rejected_spans = rejected.total()
+            response.partial_success.error_message = ", ".join(sorted(rejected))
         return response
 
 
-def decode_protobuf(body: bytes) -> ExportTraceServiceRequest:
-    """Decode a binary message.
-
-    Raises:
-        BadMessage: If it is none.
-    """
-    try:
-        return ExportTraceServiceRequest.FromString(body)
-    except DecodeError:
-        raise BadMessage("the body is no ExportTraceServiceRequest") from None
-
-
-def decode_json(body: bytes) -> ExportTraceServiceRequest:
-    """Decode a JSON message; OTLP writes ids in hexadecimal, where protobuf's JSON has base64.
-
-    Raises:
-        BadMessage: If it is none.
-    """
-    try:
-        value = json.loads(body)
-        if not isinstance(value, dict):
-            raise BadMessage("the body is JSON, but no object")
-        for span in _spans(value):
-            for name in ("traceId", "spanId", "parentSpanId", "trace_id", "span_id"):
-                if isinstance(span.get(name), str):
-                    span[name] = base64.b64encode(binascii.unhexlify(span[name])).decode()
-            span.pop("links", None)
-            span.pop("events", None)
-        return ParseDict(
-            value,
-            ExportTraceServiceRequest(),
-            ignore_unknown_fields=True,
-            max_recursion_depth=_MAX_JSON_DEPTH,
-        )
-    except (ParseError, RecursionError, ValueError, TypeError, AttributeError):
-        raise BadMessage("the body is no ExportTraceServiceRequest in JSON") from None
-
-
-def _spans(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Find the spans in a JSON message, whatever else is in it."""
-    level: list[Any] = [value]
-    for names in (
-        ("resourceSpans", "resource_spans"),
-        ("scopeSpans", "scope_spans"),
-        ("spans",),
-    ):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict)
-            for name in names
-            if isinstance(item.get(name), list)
-            for child in item[name]
-        ]
-    return (item for item in level if isinstance(item, dict))
-
-
-def unpack(body: bytes, encoding: str) -> bytes:
+def unpack(body: bytes | bytearray, encoding: str) -> bytes | bytearray:
     """Undo a content encoding, within the limit.
 
     Raises:
         BadMessage: If the encoding is unknown or the bytes are not in it.
-        TooLarge: If more than ``MAX_UNPACKED`` comes out.
+        TooLarge: If more than ``MAX_MESSAGE`` bytes come out.
     """
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
-        raise BadMessage(f"content encoding {encoding[:20]!r} is not known; use gzip or none")
-    machine = zlib.decompressobj(wbits=47)  # gzip or zlib, by its header
+        raise BadMessage("the content encoding is not known; use gzip, deflate or none")
+    plain, rest = bytearray(), body
     try:
-        plain = machine.decompress(body, MAX_UNPACKED)
-        if machine.unconsumed_tail:
-            raise TooLarge(f"more than {MAX_UNPACKED} bytes when unpacked")
-        if not machine.eof:
-            raise BadMessage(f"the body is not whole {encoding}")
+        for _ in range(_MAX_MEMBERS):
+            machine = zlib.decompressobj(wbits=47)  # gzip or zlib, by its header
+            plain += machine.decompress(rest, MAX_MESSAGE + 1 - len(plain))
+            if len(plain) > MAX_MESSAGE:
+                raise TooLarge(f"more than {MAX_MESSAGE} bytes when unpacked")
+            if not machine.eof:
+                raise BadMessage(f"the body is not whole {encoding}")
+            rest = machine.unused_data
+            if not rest:
+                return plain
     except zlib.error:
         raise BadMessage(f"the body is no {encoding}") from None
-    return plain
+    raise BadMessage(f"the body is {encoding} in more than {_MAX_MEMBERS} pieces")

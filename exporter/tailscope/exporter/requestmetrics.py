@@ -7,9 +7,11 @@ counts as ``other``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
+from operator import attrgetter
 
 from tailscope.catalogue import METRICS, PREFIX, STAGES
+from tailscope.catalogue.requests import REQUEST
 from tailscope.exporter.exposition import Line, series
 from tailscope.exporter.histogram import Histogram
 from tailscope.records.record import UNKNOWN_TENANT, RequestRecord
@@ -36,6 +38,91 @@ class Bounded:
         return value
 
 
+class _Plan:
+    """Which columns of a record are counted in which histograms.
+
+    Args:
+        columns: Column to the metric's name, without prefix, and its further label values.
+    """
+
+    def __init__(self, columns: dict[str, tuple[str, ...]]) -> None:
+        self.keys = tuple(columns.values())
+        self.values: Callable[[RequestRecord], tuple[float | None, ...]] = attrgetter(*columns)
+
+
+_OF_TENANT = _Plan(
+    {
+        "total_seconds": ("request_seconds",),
+        "ttft_seconds": ("request_time_to_first_token_seconds",),
+    }
+)
+_OF_PLACE = _Plan(
+    {
+        **{f"{stage}_seconds": ("request_stage_seconds", stage) for stage in STAGES},
+        "input_tokens": ("request_input_tokens",),
+        "output_tokens": ("request_output_tokens",),
+    }
+)
+_PER_TOKEN = ("request_time_per_output_token_seconds",)
+_RETRIES, _SLOT = ("request_retries_total",), ("tenant_slot_seconds_total",)
+_TENANT_OUTPUT = ("tenant_output_tokens_total",)
+_TENANT_INPUT = {
+    cached: ("tenant_input_tokens_total", cached) for cached in ("yes", "no", "unknown")
+}
+
+
+class _Series:
+    """Histograms and counters with the same labels at their front.
+
+    Args:
+        labels: Values of those labels, in the order of the metrics.
+        plan: The histograms.
+    """
+
+    __slots__ = ("_counters", "_histograms", "_labels", "_plan", "_planned")
+
+    def __init__(self, labels: tuple[str, ...], plan: _Plan) -> None:
+        self._labels = labels
+        self._plan = plan
+        self._planned: list[Histogram | None] = [None] * len(plan.keys)
+        self._histograms: dict[tuple[str, ...], Histogram] = {}
+        self._counters: dict[tuple[str, ...], float] = {}
+
+    def record(self, record: RequestRecord) -> None:
+        """Count what is known of the record's columns."""
+        trace, planned = record.trace_id, self._planned
+        for index, value in enumerate(self._plan.values(record)):
+            if value is not None:
+                histogram = planned[index]
+                if histogram is None:
+                    histogram = planned[index] = self._histogram(self._plan.keys[index])
+                histogram.observe(value, trace)
+
+    def observe(self, key: tuple[str, ...], value: float, trace: str | None) -> None:
+        """Count a value in a histogram; ``key`` is its name and its further labels."""
+        self._histogram(key).observe(value, trace)
+
+    def _histogram(self, key: tuple[str, ...]) -> Histogram:
+        found = self._histograms.get(key)
+        if found is None:
+            metric = METRICS[PREFIX + key[0]]
+            found = self._histograms[key] = Histogram(metric, (*self._labels, *key[1:]))
+        return found
+
+    def count(self, key: tuple[str, ...], amount: float) -> None:
+        """Add to a counter; ``key`` is its name and its further labels."""
+        self._counters[key] = self._counters.get(key, 0.0) + amount
+
+    def lines(self, found: dict[str, list[Line]]) -> None:
+        """Add all lines to ``found``, by metric."""
+        for key, histogram in self._histograms.items():
+            found.setdefault(PREFIX + key[0], []).extend(histogram.lines())
+        for key, total in self._counters.items():
+            name = PREFIX + key[0]
+            text = series(name, METRICS[name].labels, (*self._labels, *key[1:]))
+            found.setdefault(name, []).append(Line(text, total))
+
+
 class RequestMetrics:
     """Counts requests. Safe to call from several threads.
 
@@ -45,10 +132,9 @@ class RequestMetrics:
 
     def __init__(self, max_tenants: int = _MAX_TENANTS) -> None:
         self._lock = threading.Lock()
-        self._tenant = Bounded(max_tenants)
-        self._names = {name: Bounded(_MAX_NAMES) for name in ("engine", "server", "model")}
-        self._histograms: dict[tuple[str, tuple[str, ...]], Histogram] = {}
-        self._counters: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._names = (*(Bounded(_MAX_NAMES) for _ in REQUEST), Bounded(max_tenants))
+        self._series: dict[tuple[str, ...], _Series] = {}
+        self._known: dict[tuple[str, ...], tuple[_Series, _Series]] = {}
 
     def observe(self, engine: RequestRecord | None, gateway: RequestRecord | None) -> None:
         """Count one request, as its engine and its gateway saw it; one of them may be missing."""
@@ -56,84 +142,59 @@ class RequestMetrics:
         if first is None:
             return
         other = gateway or first
-        with self._lock:
-            base = tuple(
-                bounded(getattr(first, name) or getattr(other, name) or "")
-                for name, bounded in self._names.items()
-            )
-            tenant = self._tenant(first.tenant or other.tenant or UNKNOWN_TENANT)
-            self._times(first, base, tenant)
-            self._load(first, other, base, tenant)
-
-    def _times(self, record: RequestRecord, base: tuple[str, ...], tenant: str) -> None:
-        trace = record.trace_id
-        self._record("request_seconds", (*base, tenant), record.total_seconds, trace)
-        self._record(
-            "request_time_to_first_token_seconds", (*base, tenant), record.ttft_seconds, trace
+        labels = (
+            first.engine or other.engine or "",
+            first.server or other.server or "",
+            first.model or other.model or "",
+            first.tenant or other.tenant or UNKNOWN_TENANT,
         )
-        for stage in STAGES:
-            value = getattr(record, f"{stage}_seconds")
-            self._record("request_stage_seconds", (*base, stage), value, trace)
-        if record.decode_seconds is not None and (record.output_tokens or 0) > 1:
-            steps = (record.output_tokens or 0) - 1
-            self._record(
-                "request_time_per_output_token_seconds", base, record.decode_seconds / steps, trace
-            )
-        self._record("request_input_tokens", base, record.input_tokens, trace)
-        self._record("request_output_tokens", base, record.output_tokens, trace)
+        with self._lock:
+            of_place, of_tenant = self._known.get(labels) or self._bounded(labels)
+            of_place.record(first)
+            made = first.output_tokens
+            if first.decode_seconds is not None and made is not None and made > 1:
+                of_place.observe(_PER_TOKEN, first.decode_seconds / (made - 1), first.trace_id)
+            of_tenant.record(first)
+            _load(first, other, of_tenant)
 
-    def _load(
-        self, first: RequestRecord, other: RequestRecord, base: tuple[str, ...], tenant: str
-    ) -> None:
-        given_up = other.outcome not in (None, "ok")
-        outcome = (other.outcome if given_up else first.outcome or other.outcome) or "unknown"
-        self._count("requests_total", (*base, tenant, outcome), 1)
-        if max(first.attempt or 1, other.attempt or 1) > 1:
-            self._count("request_retries_total", (*base, tenant), 1)
-        tokens = first.input_tokens if first.input_tokens is not None else other.input_tokens
-        cached = first.cached_tokens if first.cached_tokens is not None else other.cached_tokens
-        if tokens is not None and cached is not None:
-            self._count("tenant_input_tokens_total", (*base, tenant, "yes"), cached)
-            self._count("tenant_input_tokens_total", (*base, tenant, "no"), max(tokens - cached, 0))
-        elif tokens is not None:
-            self._count("tenant_input_tokens_total", (*base, tenant, "unknown"), tokens)
-        made = first.output_tokens if first.output_tokens is not None else other.output_tokens
-        if made is not None:
-            self._count("tenant_output_tokens_total", (*base, tenant), made)
-        if first.prefill_seconds is not None and first.decode_seconds is not None:
-            self._count(
-                "tenant_slot_seconds_total",
-                (*base, tenant),
-                first.prefill_seconds + first.decode_seconds,
-            )
+    def _bounded(self, labels: tuple[str, str, str, str]) -> tuple[_Series, _Series]:
+        """Find the series of label values, of which there may be too many."""
+        bounded = tuple(name(label) for name, label in zip(self._names, labels, strict=True))
+        found = self._of(bounded[:-1], _OF_PLACE), self._of(bounded, _OF_TENANT)
+        if bounded == labels:
+            self._known[labels] = found
+        return found
 
-    def _record(
-        self, name: str, values: tuple[str, ...], value: float | None, trace: str | None
-    ) -> None:
-        if value is None:
-            return
-        key = (name, values)
-        histogram = self._histograms.get(key)
-        if histogram is None:
-            histogram = self._histograms[key] = Histogram(METRICS[PREFIX + name], values)
-        histogram.observe(value, trace)
-
-    def _count(self, name: str, values: tuple[str, ...], amount: float) -> None:
-        key = (name, values)
-        self._counters[key] = self._counters.get(key, 0.0) + max(amount, 0)
+    def _of(self, labels: tuple[str, ...], plan: _Plan) -> _Series:
+        found = self._series.get(labels)
+        if found is None:
+            found = self._series[labels] = _Series(labels, plan)
+        return found
 
     def lines(self) -> dict[str, list[Line]]:
         """Return all lines by metric."""
         found: dict[str, list[Line]] = {}
         with self._lock:
-            for (name, _), histogram in self._histograms.items():
-                found.setdefault(PREFIX + name, []).extend(histogram.lines())
-            for (name, values), total in self._counters.items():
-                found.setdefault(PREFIX + name, []).append(
-                    Line(_text(PREFIX + name, values), total)
-                )
+            for one in self._series.values():
+                one.lines(found)
         return found
 
 
-def _text(name: str, values: Sequence[str]) -> str:
-    return series(name, METRICS[name].labels, values)
+def _load(first: RequestRecord, other: RequestRecord, tenant: _Series) -> None:
+    given_up = other.outcome not in (None, "ok")
+    outcome = (other.outcome if given_up else first.outcome or other.outcome) or "unknown"
+    tenant.count(("requests_total", outcome), 1)
+    if max(first.attempt or 1, other.attempt or 1) > 1:
+        tenant.count(_RETRIES, 1)
+    tokens = first.input_tokens if first.input_tokens is not None else other.input_tokens
+    cached = first.cached_tokens if first.cached_tokens is not None else other.cached_tokens
+    if tokens is not None and cached is not None:
+        tenant.count(_TENANT_INPUT["yes"], cached)
+        tenant.count(_TENANT_INPUT["no"], max(tokens - cached, 0))
+    elif tokens is not None:
+        tenant.count(_TENANT_INPUT["unknown"], tokens)
+    made = first.output_tokens if first.output_tokens is not None else other.output_tokens
+    if made is not None:
+        tenant.count(_TENANT_OUTPUT, made)
+    if first.prefill_seconds is not None and first.decode_seconds is not None:
+        tenant.count(_SLOT, first.prefill_seconds + first.decode_seconds)

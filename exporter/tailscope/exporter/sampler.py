@@ -13,6 +13,9 @@ from tailscope.exporter.exposition import Line, series
 from tailscope.exporter.histogram import Histogram
 from tailscope.exporter.reading import Key
 
+_SPARE = 1_000
+"""Series that are remembered beyond twice those of the last sample."""
+
 _INTEGRALS = {metric.integral_of: metric for metric in METRICS.values() if metric.integral_of}
 _DISTRIBUTIONS = {
     metric.distribution_of: metric for metric in METRICS.values() if metric.distribution_of
@@ -74,4 +77,17 @@ class Sampler:
                     histogram = self._distributions[key] = Histogram(metric, key.values)
                 histogram.observe(value)
                 found.setdefault(metric.name, []).extend(histogram.lines())
+        self._prune(numbers)
         return found
+
+    def _prune(self, numbers: Mapping[Key, float]) -> None:
+        """Let go of series that are gone, but only if they are many: one may come back."""
+        room = 2 * len(numbers) + _SPARE
+        if len(self._integrals) > room:
+            self._integrals = {
+                key: self._integrals[key] for key in numbers.keys() & self._integrals.keys()
+            }
+        if len(self._distributions) > room:
+            self._distributions = {
+                key: self._distributions[key] for key in numbers.keys() & self._distributions.keys()
+            }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
-import signal
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -16,13 +15,15 @@ from typing import TYPE_CHECKING
 from prometheus_client import ProcessCollector
 from starlette.applications import Starlette
 
+from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.config import Config, Target
 from tailscope.exporter.exposition import Line, Lines, render, series
+from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
-from tailscope.exporter.listeners import Address, HttpListeners, bind
+from tailscope.exporter.listeners import HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.receiver import Receiver
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_STOP_SECONDS = 0.5
+_STOP_SECONDS = 1.0
 _FILE_DEADLINE = 10.0
 
 
@@ -56,7 +57,6 @@ class Sidecar:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._version = version("tailscope")
-        self._stopped = threading.Event()
         self._stopping = False
         self._sockets: list[socket.socket] = []
         metrics_socket = self._bind("--listen", config.listen)
@@ -74,6 +74,17 @@ class Sidecar:
                 RequestFileSource(path, self._intake, config.data), config.interval, _FILE_DEADLINE
             )
             for path in config.requests
+        ]
+        self._pollers += [
+            Poller(source, config.interval, _deadline(config.interval))
+            for source in gpu_sources(
+                config.gpu,
+                config.dcgm_url,
+                interval=config.interval,
+                deadline=_deadline(config.interval),
+                longest=STALE_INTERVALS * config.interval,
+                keep=self._store.submit_samples if self._store else None,
+            )
         ]
         self._listening: list[Health] = []
         apps = [(self._metrics_app(), metrics_socket)]
@@ -95,7 +106,6 @@ class Sidecar:
 
     def _receiver(self, name: str) -> Receiver:
         health = Health(name)
-        health.success(message="listens")
         self._listening.append(health)
         spans = SpanReader(engines(), self._config.tenant_attributes)
         return Receiver(spans, self._intake, health)
@@ -103,6 +113,8 @@ class Sidecar:
     def _grpc_listener(self) -> GrpcListener | None:
         if self._config.otlp_grpc is None:
             return None
+        # It would write of a port that is taken in its own words, before we do in ours.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         # Imported only where it is wanted: gRPC takes 15 MiB.
         from tailscope.exporter.otlpgrpc import GrpcListener
 
@@ -111,7 +123,8 @@ class Sidecar:
     def _engine_source(self, target: Target) -> EngineSource:
         return EngineSource(
             target.url,
-            dict(target.engines),
+            engines(),
+            engine=target.engine,
             deadline=_deadline(self._config.interval),
             longest=STALE_INTERVALS * self._config.interval,
             keep=self._store.submit_samples if self._store else None,
@@ -131,13 +144,17 @@ class Sidecar:
         return self._http.serving and not self._stopping
 
     def _healths(self) -> list[Health]:
-        return [*(poller.health for poller in self._pollers), *self._listening]
+        return [*(poller.watch() for poller in self._shown()), *self._listening]
+
+    def _shown(self) -> list[Poller]:
+        """Leave out a source that the user did not name and that is not needed or not there."""
+        return [poller for poller in self._pollers if not getattr(poller.source, "hidden", False)]
 
     def exposition(self, openmetrics: bool) -> bytes:
         """Write the metrics page."""
         self._matcher.expire()
         groups: list[Lines] = [self._self_lines(), self._requests.lines(), self._intake.lines()]
-        for poller in self._pollers:
+        for poller in self._shown():
             groups.extend(poller.lines())
         groups.extend(health.lines() for health in self._listening)
         return render(groups, self._process, openmetrics)
@@ -164,6 +181,8 @@ class Sidecar:
         if self._grpc is not None:
             self._grpc.start()
         self._http.start()
+        for health in self._listening:
+            health.success(message="listens")
         log.info(
             "metrics at http://%s/metrics",
             self._config.listen._replace(port=self.ports["listen"] or 0),
@@ -175,28 +194,17 @@ class Sidecar:
     def stop(self) -> None:
         """End in order: no new spans, then the store, with all that was taken; under 2 s."""
         self._stopping = True
+        ends = time.monotonic() + _STOP_SECONDS
         for poller in self._pollers:
             poller.stop()
         self._http.stop()
         if self._grpc is not None:
-            self._grpc.stop(_STOP_SECONDS)
-        self._http.join(2 * _STOP_SECONDS)
-        ends = time.monotonic() + _STOP_SECONDS
+            self._grpc.stop(_STOP_SECONDS / 2)
+        self._http.join(max(0.0, ends - time.monotonic()))
         for poller in self._pollers:
             poller.join(max(0.0, ends - time.monotonic()))
         if self._store is not None:
             self._store.close()
-        self._stopped.set()
-
-    def run(self) -> None:
-        """Run until SIGTERM or SIGINT."""
-        wanted = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: wanted.set())
-        self.start()
-        wanted.wait()
-        log.info("stopping")
-        self.stop()
 
 
 def _deadline(interval: float) -> float:

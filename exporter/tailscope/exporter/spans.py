@@ -6,15 +6,13 @@ here, at the first place that sees it.
 
 from __future__ import annotations
 
-import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from tailscope.catalogue import Engine, SpanMapping
 from tailscope.catalogue.spans import (
@@ -23,10 +21,19 @@ from tailscope.catalogue.spans import (
     SERVER_ATTRIBUTES,
     TENANT_ATTRIBUTES,
 )
-from tailscope.records.record import COLUMNS, MAX_TEXT, RequestRecord, complete
+from tailscope.exporter.anyvalue import read_float, read_int, read_text
+from tailscope.exporter.otlp import Attributes, Group, Span
+from tailscope.records.record import (
+    COLUMNS,
+    EARLIEST_NS,
+    RequestRecord,
+    complete,
+)
 
-_MAX_TIME = 2**63 - 1
 _MAX_INT = 2**63 - 1
+_NO_SPAN, _NO_TRACE = bytes(8), bytes(16)
+_FAILED = Status.STATUS_CODE_ERROR
+_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_text}
 
 
 @dataclass(slots=True)
@@ -44,6 +51,22 @@ class Batch:
     clamped: int = 0
 
 
+class _Slot(NamedTuple):
+    """One attribute, the column that it fills, and how it is read."""
+
+    attribute: str
+    column: str
+    read: Callable[[bytes], Any]
+
+
+class _Plan(NamedTuple):
+    """What is read of an engine's spans."""
+
+    engine: str
+    slots: tuple[_Slot, ...]
+    request_id: tuple[re.Pattern[str], ...]
+
+
 class SpanReader:
     """Picks the requests out of spans.
 
@@ -58,82 +81,109 @@ class SpanReader:
         tenant_attributes: Sequence[str] = TENANT_ATTRIBUTES,
     ) -> None:
         self._engines = {
-            engine.spans.name: (engine.name, engine.spans)
+            engine.spans.name: _plan(engine.name, engine.spans)
             for engine in engines.values()
             if engine.spans
         }
+        self._gateway_slots = _slots(GATEWAY_ATTRIBUTES)
         self._tenant = tuple(tenant_attributes)
 
-    def read(self, message: ExportTraceServiceRequest) -> Batch:
-        """Turn a message into records. Spans that are no requests are passed over."""
+    def read(self, groups: Iterable[Group]) -> Batch:
+        """Turn a message into records. Spans that are no requests are passed over.
+
+        Raises:
+            BadMessage: If the message is none after all.
+            TooLarge: If the message exceeds a limit.
+        """
         batch = Batch()
-        for resource_spans in message.resource_spans:
-            resource = _texts(
-                resource_spans.resource.attributes, (*self._tenant, *SERVER_ATTRIBUTES)
-            )
-            tenant = _first(resource, self._tenant)
-            server = _first(resource, SERVER_ATTRIBUTES)
-            for scope_spans in resource_spans.scope_spans:
-                for span in scope_spans.spans:
-                    known = self._engines.get(span.name)
-                    record: RequestRecord | None
-                    if known is not None:
-                        record = self._engine(span, *known, batch)
-                    else:
-                        record = self._gateway(span, tenant, batch)
-                    if record is None:
-                        continue
-                    record.tenant = record.tenant or tenant
-                    if record.role == "engine":
-                        record.server = server
+        for resource, spans in groups:
+            tenant = _first(resource.attributes, self._tenant)
+            server = _first(resource.attributes, SERVER_ATTRIBUTES)
+            for span in spans:
+                if span is None:
+                    batch.rejected["too_large"] += 1
+                    continue
+                plan = self._engines.get(span.name)
+                if plan is not None:
+                    record = self._engine(span, plan, tenant, server, batch)
+                else:
+                    record = self._gateway(span, tenant, batch)
+                if record is not None:
                     batch.clamped += complete(record)
                     batch.records.append(record)
         return batch
 
     def _engine(
-        self, span: Span, engine: str, mapping: SpanMapping, batch: Batch
+        self, span: Span, plan: _Plan, tenant: str | None, server: str | None, batch: Batch
     ) -> RequestRecord | None:
-        record = _base(span, engine, "engine", batch)
-        if record is None:
-            return None
-        _fill(record, span.attributes, mapping.attributes)
-        record.engine = engine
-        record.tenant = _first(_texts(span.attributes, self._tenant), self._tenant)
+        attributes = span.attributes
+        values = _values(attributes, plan.slots)
+        values["engine"] = plan.engine
+        values["server"] = server
+        values["tenant"] = _first(attributes, self._tenant) or tenant
         # vLLM ends a span for finished requests only, and leaves its status unset.
-        record.outcome = "error" if span.status.code == Status.STATUS_CODE_ERROR else "ok"
-        if record.request_id:
-            for pattern in mapping.request_id:
-                if hit := pattern.fullmatch(record.request_id):
-                    record.request_id = hit[1]
+        values["outcome"] = "error" if span.status.code == _FAILED else "ok"
+        request_id = values.get("request_id")
+        if request_id is not None:
+            for pattern in plan.request_id:
+                if hit := pattern.fullmatch(request_id):
+                    values["request_id"] = hit[1]
                     break
-        return record
+        return _base(span, plan.engine, "engine", values, batch)
 
     def _gateway(self, span: Span, tenant: str | None, batch: Batch) -> RequestRecord | None:
-        keys = {attribute.key for attribute in span.attributes}
-        if not keys.intersection(GATEWAY_MARKS):
+        attributes = span.attributes
+        if not any(name in attributes for name in GATEWAY_MARKS):
             return None
-        own = _first(_texts(span.attributes, self._tenant), self._tenant)
-        if own is None and tenant is None:
+        tenant = _first(attributes, self._tenant) or tenant
+        if tenant is None:
             return None
-        record = _base(span, "otlp", "gateway", batch)
+        values = _values(attributes, self._gateway_slots)
+        record = _base(span, "otlp", "gateway", values, batch)
         if record is None:
             return None
-        _fill(record, span.attributes, GATEWAY_ATTRIBUTES)
-        record.tenant = own
-        failed = span.status.code == Status.STATUS_CODE_ERROR or "error.type" in keys
+        record.tenant = tenant
+        failed = span.status.code == _FAILED or "error.type" in attributes
         record.outcome = "error" if failed or (record.status or 0) >= 400 else "ok"
         return record
 
 
-def _base(span: Span, source: str, role: str, batch: Batch) -> RequestRecord | None:
+def _plan(engine: str, mapping: SpanMapping) -> _Plan:
+    return _Plan(engine, _slots(mapping.attributes), mapping.request_id)
+
+
+def _slots(mapping: Mapping[str, str]) -> tuple[_Slot, ...]:
+    """Plan the reading of attributes; where two fill one column, the first one wins."""
+    slots = [
+        _Slot(attribute, column, _READ[COLUMNS[column]]) for attribute, column in mapping.items()
+    ]
+    return tuple(reversed(slots))
+
+
+def _values(attributes: Attributes, slots: Iterable[_Slot]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    get = attributes.get
+    for name, column, read in slots:
+        raw = get(name)
+        if raw is not None:
+            value = read(raw)
+            if value is not None:
+                values[column] = value
+    return values
+
+
+def _base(
+    span: Span, source: str, role: str, values: Mapping[str, Any], batch: Batch
+) -> RequestRecord | None:
     start, end = span.start_time_unix_nano, span.end_time_unix_nano
-    if len(span.span_id) != 8 or not any(span.span_id):
+    span_id, parent, trace = span.span_id, span.parent_span_id, span.trace_id
+    if len(span_id) != 8 or span_id == _NO_SPAN:
         batch.rejected["no_span_id"] += 1
         return None
     if not start:
         batch.rejected["no_arrival"] += 1
         return None
-    if start > _MAX_TIME or end > _MAX_TIME:
+    if not EARLIEST_NS <= start <= _MAX_INT or end > _MAX_INT:
         batch.rejected["range"] += 1
         return None
     return RequestRecord(
@@ -141,51 +191,16 @@ def _base(span: Span, source: str, role: str, batch: Batch) -> RequestRecord | N
         role,
         start,
         end or None,
-        span.span_id.hex(),
-        span.parent_span_id.hex() if len(span.parent_span_id) == 8 else None,
-        span.trace_id.hex() if len(span.trace_id) == 16 and any(span.trace_id) else None,
+        span_id.hex(),
+        parent.hex() if len(parent) == 8 and parent != _NO_SPAN else None,
+        trace.hex() if len(trace) == 16 and trace != _NO_TRACE else None,
+        **values,
     )
 
 
-def _fill(
-    record: RequestRecord, attributes: Iterable[KeyValue], mapping: Mapping[str, str]
-) -> None:
-    for attribute in attributes:
-        column = mapping.get(attribute.key)
-        if column is not None:
-            value = _value(attribute.value, COLUMNS[column])
-            if value is not None:
-                setattr(record, column, value)
-
-
-def _value(value: AnyValue, kind: type) -> Any:
-    """Read an attribute as the column wants it; None if it is something else."""
-    which = value.WhichOneof("value")
-    if kind is str:
-        if which == "array_value" and value.array_value.values:
-            return _value(value.array_value.values[0], str)
-        if which != "string_value" or not 0 < len(value.string_value) <= MAX_TEXT:
-            return None
-        return value.string_value
-    if which == "double_value":
-        number = value.double_value
-        if kind is float:
-            return number if math.isfinite(number) else None
-        return int(number) if number.is_integer() and abs(number) <= _MAX_INT else None
-    if which == "int_value":
-        return kind(value.int_value)
+def _first(attributes: Attributes, names: Sequence[str]) -> str | None:
+    for name in names:
+        raw = attributes.get(name)
+        if raw is not None and (text := read_text(raw)):
+            return text
     return None
-
-
-def _texts(attributes: Iterable[KeyValue], names: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for attribute in attributes:
-        if attribute.key in names:
-            text = _value(attribute.value, str)
-            if text is not None:
-                found.setdefault(attribute.key, text)
-    return found
-
-
-def _first(found: Mapping[str, str], names: Sequence[str]) -> str | None:
-    return next((found[name] for name in names if name in found), None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
-import logging
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from google.protobuf.json_format import MessageToJson
 from google.rpc.status_pb2 import Status
@@ -17,54 +17,32 @@ from starlette.routing import Route
 
 from tailscope.exporter.exposition import OPENMETRICS, TEXT
 from tailscope.exporter.health import Health
-from tailscope.exporter.receiver import (
-    MAX_MESSAGE,
-    MAX_UNPACKED,
-    BadMessage,
-    Receiver,
-    TooLarge,
-    decode_json,
-    decode_protobuf,
-    unpack,
-)
+from tailscope.exporter.otlp import MAX_MESSAGE, BadMessage, TooLarge
+from tailscope.exporter.receiver import Budget, Busy, Receiver
 from tailscope.records.errors import StoreError
-
-log = logging.getLogger(__name__)
 
 _PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
-_RETRY = {"Retry-After": "1"}
+_THREADS = 8
+_BODY_SECONDS = 10.0
 # google.rpc.Code
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 3, 8, 14
 
 
-class Budget:
-    """Bytes of messages that may be in memory at a time, over all connections."""
-
-    def __init__(self, most: int = 2 * MAX_UNPACKED) -> None:
-        self._left = most
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> bool:
-        """Reserve ``size`` bytes; False if there are not that many left."""
-        with self._lock:
-            if size > self._left:
-                return False
-            self._left -= size
-            return True
-
-    def give(self, size: int) -> None:
-        """Give back what was reserved."""
-        with self._lock:
-            self._left += size
-
-
 class TracesEndpoint:
-    """``POST /v1/traces``."""
+    """``POST /v1/traces``.
 
-    def __init__(self, receiver: Receiver, budget: Budget | None = None) -> None:
+    Args:
+        receiver: Takes the messages.
+        body_seconds: Time that a sender has for a message.
+    """
+
+    def __init__(self, receiver: Receiver, body_seconds: float) -> None:
         self._receiver = receiver
-        self._budget = budget or Budget()
+        self._body_seconds = body_seconds
+        self._budget = Budget()
+        # Of its own, so that the metrics page has threads while these wait for the disk.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="otlp-http")
 
     async def post(self, request: Request) -> Response:
         """Take one message; answers as the protocol says."""
@@ -72,46 +50,37 @@ class TracesEndpoint:
         if kind not in (_PROTOBUF, _JSON):
             return _answer(_PROTOBUF, 415, f"content type must be {_PROTOBUF} or {_JSON}")
         encoding = request.headers.get("content-encoding", "").strip().lower()
+        body = bytearray()
+        taken = 0
         try:
-            length = int(request.headers.get("content-length", "0"))
-        except ValueError:
-            return _answer(kind, 400, "content-length is no number")
-        if length > MAX_MESSAGE:
-            return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
-        return await self._read(request, kind, encoding)
-
-    async def _read(self, request: Request, kind: str, encoding: str) -> Response:
-        taken, body = 0, bytearray()
-        try:
-            async for chunk in request.stream():
-                if len(body) + len(chunk) > MAX_MESSAGE:
-                    return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
-                if not self._budget.take(len(chunk)):
-                    return _answer(kind, 503, "too many messages at a time")
-                taken += len(chunk)
-                body += chunk
-            return await run_in_threadpool(self._accept, bytes(body), kind, encoding)
+            async with asyncio.timeout(self._body_seconds):
+                async for chunk in request.stream():
+                    if len(body) + len(chunk) > MAX_MESSAGE:
+                        return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
+                    self._budget.take(len(chunk))
+                    taken += len(chunk)
+                    body += chunk
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._accept, body, kind, encoding
+            )
+        except Busy as error:
+            return _answer(kind, 503, str(error))
+        except TimeoutError:
+            return _answer(kind, 408, f"the body took longer than {self._body_seconds:g} s")
         except ClientDisconnect:
             return Response(status_code=400)
         finally:
             self._budget.give(taken)
 
-    def _accept(self, body: bytes, kind: str, encoding: str) -> Response:
-        reserved = MAX_UNPACKED if encoding not in ("", "identity") else 0
-        if not self._budget.take(reserved):
-            return _answer(kind, 503, "too many messages at a time")
+    def _accept(self, body: bytearray, kind: str, encoding: str) -> Response:
         try:
-            plain = unpack(body, encoding)
-            message = decode_json(plain) if kind == _JSON else decode_protobuf(plain)
-            response = self._receiver.accept(message)
+            response = self._receiver.accept(body, encoding=encoding, json=kind == _JSON)
         except BadMessage as error:
             return _answer(kind, 400, str(error))
         except TooLarge as error:
             return _answer(kind, 413, str(error))
         except StoreError as error:
             return _answer(kind, 503, str(error))
-        finally:
-            self._budget.give(reserved)
         if kind == _JSON:
             return Response(MessageToJson(response), media_type=_JSON)
         return Response(response.SerializeToString(), media_type=_PROTOBUF)
@@ -121,15 +90,17 @@ def _answer(kind: str, status: int, text: str) -> Response:
     """An error as OTLP wants it: a google.rpc.Status in the encoding of the request."""
     code = {503: _UNAVAILABLE, 413: _RESOURCE_EXHAUSTED}.get(status, _INVALID_ARGUMENT)
     message = Status(code=code, message=text)
-    headers = _RETRY if status == 503 else None
+    # Who is too slow is not waited for any longer.
+    headers = {503: {"Retry-After": "1"}, 408: {"Connection": "close"}}.get(status)
     if kind == _JSON:
         return Response(MessageToJson(message), status, headers, _JSON)
     return Response(message.SerializeToString(), status, headers, _PROTOBUF)
 
 
-def otlp_app(receiver: Receiver) -> Starlette:
+def otlp_app(receiver: Receiver, body_seconds: float = _BODY_SECONDS) -> Starlette:
     """The application of the OTLP listener."""
-    return Starlette(routes=[Route("/v1/traces", TracesEndpoint(receiver).post, methods=["POST"])])
+    traces = TracesEndpoint(receiver, body_seconds)
+    return Starlette(routes=[Route("/v1/traces", traces.post, methods=["POST"])])
 
 
 def metrics_app(

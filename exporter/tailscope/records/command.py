@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import IO
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tailscope.errors import UsageError
 from tailscope.records.errors import StoreError, StoreFull
-from tailscope.records.jsonl import parse_line
-from tailscope.records.record import COLUMNS, RecordError, RequestRecord, complete, from_mapping
+from tailscope.records.record import RequestRecord
+from tailscope.records.recordfile import LeftOut, read_records
 from tailscope.records.store import Store
 
 _CHUNK = 5_000
@@ -35,101 +30,74 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import every file; a bad row is counted and left out, a bad file stops the command."""
+    """Import every file; a bad row is named and left out, a bad file stops the command."""
     paths = [Path(name) for name in arguments.files]
     for path in paths:
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")
     try:
         store = Store(Path(arguments.data))
+        try:
+            for path in paths:
+                _import(path, store)
+        finally:
+            store.close()
     except StoreError as error:
         raise UsageError(f"--data {arguments.data}: {error}") from None
-    try:
-        for path in paths:
-            _import(path, store)
-    except StoreError as error:
-        raise UsageError(f"--data {arguments.data}: {error}") from None
-    finally:
-        store.close()
     return 0
 
 
 def _import(path: Path, store: Store) -> None:
-    rejected: Counter[str] = Counter()
+    left_out = LeftOut()
+    writes: deque[Future[None]] = deque()
     taken = 0
+    try:
+        for chunk in _chunks(path, left_out):
+            _submit(store, chunk, writes)
+            taken += len(chunk)
+            _progress(path, taken)
+    finally:
+        while writes:
+            writes.popleft().result()
+        print(f"{path.name}: {taken:,} records", file=sys.stderr)
+        if text := left_out.text():
+            print(text, file=sys.stderr)
+    if left_out.reasons and not taken:
+        raise UsageError(f"{path}: no line of it is a request record")
+
+
+def _chunks(path: Path, left_out: LeftOut) -> Iterator[list[RequestRecord]]:
+    """Yield the records of a file; of one that breaks off, those that come before."""
     chunk: list[RequestRecord] = []
-    last: Future[None] | None = None
-    for record in read_file(path, rejected):
-        chunk.append(record)
-        if len(chunk) == _CHUNK:
-            last = _submit(store, chunk, last)
-            taken, chunk = taken + len(chunk), []
-            print(f"\r{path.name}: {taken:,} records", end="", file=sys.stderr, flush=True)
-    last = _submit(store, chunk, last)
-    if last is not None:
-        last.result()
-    taken += len(chunk)
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in sorted(rejected.items()))
-    print(
-        f"\r{path.name}: {taken:,} records" + (f"; left out: {left_out}" if left_out else ""),
-        file=sys.stderr,
-    )
-    if not taken and rejected:
-        raise UsageError(f"{path}: no row is a request record ({left_out})")
-
-
-def _submit(
-    store: Store, chunk: list[RequestRecord], last: Future[None] | None
-) -> Future[None] | None:
-    if not chunk:
-        return last
     try:
-        return store.submit(chunk)
-    except StoreFull:
-        if last is not None:
-            last.result()
-        return store.submit(chunk)
+        for record in read_records(path, left_out):
+            chunk.append(record)
+            if len(chunk) == _CHUNK:
+                yield chunk
+                chunk = []
+    except UsageError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
-def read_file(path: Path, rejected: Counter[str]) -> Iterator[RequestRecord]:
-    """Yield the records of a file; rows that are none are counted in ``rejected`` by reason.
-
-    Raises:
-        UsageError: If the file cannot be read at all.
-    """
-    try:
-        if path.suffix == ".parquet":
-            yield from _parquet(path, rejected)
+def _submit(store: Store, chunk: list[RequestRecord], writes: deque[Future[None]]) -> None:
+    """Hand a chunk to the store, and wait for earlier ones while it is full."""
+    while True:
+        try:
+            writes.append(store.submit(chunk))
+        except StoreFull:
+            writes.popleft().result()
         else:
-            with _open(path) as file:
-                yield from _lines(file, rejected)
-    except (OSError, EOFError, pa.ArrowException) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
+            break
+    while writes[0].done():
+        writes.popleft().result()
+        if not writes:
+            return
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    return path.open("rb")
-
-
-def _lines(file: IO[bytes], rejected: Counter[str]) -> Iterator[RequestRecord]:
-    for line in file:
-        if line.strip():
-            try:
-                yield parse_line(line)[0]
-            except RecordError as error:
-                rejected[error.reason] += 1
-
-
-def _parquet(path: Path, rejected: Counter[str]) -> Iterator[RequestRecord]:
-    with pq.ParquetFile(path) as file:
-        names = [name for name in file.schema_arrow.names if name in COLUMNS]
-        for batch in file.iter_batches(_CHUNK, columns=names):
-            for row in batch.to_pylist():
-                try:
-                    record = from_mapping(row)
-                    complete(record)
-                    yield record
-                except RecordError as error:
-                    rejected[error.reason] += 1
+def _progress(path: Path, taken: int) -> None:
+    if sys.stderr.isatty():
+        print(f"{path.name}: {taken:,} records", end="\r", file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 ROLES = ("engine", "gateway")
@@ -21,7 +22,13 @@ UNKNOWN_TENANT = "unknown"
 MAX_TEXT = 256
 """Longest text of a column, in characters: identifiers are shorter, prompts are longer."""
 
+EARLIEST_NS = 10**17
+"""Arrivals before this (1973) are no nanoseconds, or of a clock that is not set."""
+
 _MAX_INT = 2**63 - 1
+_MAX_MEASURED = 1e8  # 3 years; no context window is as long either
+_IDS = ("span_id", "parent_span_id", "trace_id")
+_COUNTS = ("input_tokens", "cached_tokens", "output_tokens", "max_tokens", "attempt")
 _DURATIONS = (
     "frontend_seconds",
     "queue_seconds",
@@ -128,36 +135,59 @@ COLUMNS: dict[str, type] = _columns()
 """Column name to ``str``, ``int`` or ``float``, in the order of the record."""
 
 
+_measured = attrgetter(*_DURATIONS, *_COUNTS)
+
+
 def complete(record: RequestRecord) -> int:
-    """Fill what follows from the rest, and set negative times to 0.
+    """Fill what follows from the rest, and take out what cannot be.
 
     ``frontend_seconds`` is ttft - queue - prefill where all three are known. Engines take stage
-    times from two clocks, so that small negative values are real.
+    times from two clocks, so that small negative values are real: they become 0. Negative counts,
+    durations of years and counts of that size are no measurements: they become null.
 
     Returns:
         How many negative times were set to 0.
     """
+    ttft, queue, prefill = record.ttft_seconds, record.queue_seconds, record.prefill_seconds
     if (
         record.frontend_seconds is None
-        and record.ttft_seconds is not None
-        and record.queue_seconds is not None
-        and record.prefill_seconds is not None
+        and ttft is not None
+        and queue is not None
+        and prefill is not None
     ):
-        record.frontend_seconds = (
-            record.ttft_seconds - record.queue_seconds - record.prefill_seconds
-        )
+        record.frontend_seconds = ttft - queue - prefill
     if record.total_seconds is None and record.ended_ns is not None:
         record.total_seconds = (record.ended_ns - record.arrived_ns) / 1e9
+    clamped = 0
+    for value in _measured(record):
+        if value is not None and not 0 <= value <= _MAX_MEASURED:
+            clamped = _mend(record)
+            break
     if record.ended_ns is None and record.total_seconds is not None:
-        ended = record.arrived_ns + int(max(record.total_seconds, 0.0) * 1e9)
+        ended = record.arrived_ns + int(record.total_seconds * 1e9)
         record.ended_ns = ended if ended <= _MAX_INT else None
+    return clamped
+
+
+def _mend(record: RequestRecord) -> int:
     clamped = 0
     for name in _DURATIONS:
         value = getattr(record, name)
-        if value is not None and value < 0:
-            setattr(record, name, 0.0)
-            clamped += 1
+        if value is not None and not 0 <= value <= _MAX_MEASURED:
+            setattr(record, name, 0.0 if value < 0 else None)
+            clamped += value < 0
+    for name in _COUNTS:
+        value = getattr(record, name)
+        if value is not None and not 0 <= value <= _MAX_MEASURED:
+            setattr(record, name, None)
     return clamped
+
+
+def printable(text: str) -> str:
+    """Replace control characters and what is no UTF-8: texts end up on terminals and pages."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _text(name: str, value: object) -> str | None:
@@ -169,8 +199,13 @@ def _text(name: str, value: object) -> str | None:
             f"{name} has {len(value)} characters; at most {MAX_TEXT} are kept, so that no prompt "
             "can be stored by mistake",
         )
-    # A lone surrogate is legal in JSON and cannot be stored as UTF-8.
-    return value.encode("utf-8", "replace").decode("utf-8") or None
+    return printable(value) or None
+
+
+def _identifier(name: str, value: object) -> str | None:
+    """Write an id as OpenTelemetry does, so that those of two observers meet."""
+    text = _text(name, value)
+    return text.lower() if text and text.strip("0") else None
 
 
 def _integer(name: str, value: object) -> int:
@@ -179,7 +214,7 @@ def _integer(name: str, value: object) -> int:
     if isinstance(value, float) and not value.is_integer():
         raise RecordError("type", f"{name} is {value}; it must be a whole number")
     if abs(value) > _MAX_INT:
-        raise RecordError("range", f"{name} is {value:.6g}; it must fit into 64 bits")
+        raise RecordError("range", f"{name} must fit into 64 bits")
     return int(value)
 
 
@@ -211,7 +246,9 @@ def from_mapping(row: Mapping[str, Any], *, source: str = "file") -> RequestReco
         value = row.get(name)
         if value is None:
             continue
-        if kind is str:
+        if name in _IDS:
+            values[name] = _identifier(name, value)
+        elif kind is str:
             values[name] = _text(name, value)
         elif kind is int:
             values[name] = _integer(name, value)
@@ -219,8 +256,10 @@ def from_mapping(row: Mapping[str, Any], *, source: str = "file") -> RequestReco
             values[name] = _number(name, value)
     if values.get("arrived_ns") is None:
         raise RecordError("no_arrival", "arrived_ns is missing; it is needed, in UTC nanoseconds")
-    if values["arrived_ns"] < 0:
-        raise RecordError("range", f"arrived_ns is {values['arrived_ns']}; it must not be negative")
+    if values["arrived_ns"] < EARLIEST_NS:
+        raise RecordError(
+            "range", f"arrived_ns is {values['arrived_ns']}; it must be UTC in nanoseconds"
+        )
     values["source"] = values.get("source") or source
     values["role"] = values.get("role") or "gateway"
     if values["role"] not in ROLES:

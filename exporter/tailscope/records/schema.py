@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,18 +32,49 @@ SAMPLES = pa.schema(
 )
 """One row per stored sample; ``labels`` is a JSON object with sorted keys."""
 
+
+class NewerSchema(Exception):
+    """A file was written by a newer version."""
+
+
+def check_version(schema: pa.Schema, path: Path) -> None:
+    """Refuse a file of a newer version, whose columns this one does not know.
+
+    Raises:
+        NewerSchema: If it is one.
+    """
+    version = (schema.metadata or {}).get(b"tailscope.schema", b"?").decode("ascii", "replace")
+    if not (version.isdecimal() and int(version) <= int(VERSION)):
+        raise NewerSchema(
+            f"{path.name} has schema version {version}; this version reads up to {VERSION}: "
+            "install a newer tailscope"
+        )
+
+
 TABLES: dict[str, pa.Schema] = {"requests": REQUESTS, "samples": SAMPLES}
 
 
+_row = attrgetter(*COLUMNS)
+
+
 def request_batch(records: Sequence[RequestRecord]) -> pa.RecordBatch:
-    """Turn records into one Arrow batch."""
+    """Turn records into one Arrow batch.
+
+    Raises:
+        pa.ArrowException, TypeError, OverflowError: If a value does not fit its column.
+    """
+    columns = list(zip(*map(_row, records), strict=True)) or [()] * len(REQUESTS)
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array([getattr(record, name) for record in records], _ARROW[kind])
-            for name, kind in COLUMNS.items()
-        ],
+        [_array(column, field.type) for column, field in zip(columns, REQUESTS, strict=True)],
         schema=REQUESTS,
     )
+
+
+def _array(column: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    # Most producers leave half of the columns empty.
+    if not column or (column[0] is None and column.count(None) == len(column)):
+        return pa.nulls(len(column), type_)
+    return pa.array(column, type_)
 
 
 def sample_batch(samples: Sequence[Sample]) -> pa.RecordBatch:

@@ -59,7 +59,7 @@ UPSTREAM = (
     _to("external_cache_query_tokens_total", "external_prefix_cache_queries"),
     _to("external_cache_hit_tokens_total", "external_prefix_cache_hits"),
     _to(
-        "external_cached_tokens_total",
+        "cached_prompt_tokens_total",
         "prompt_tokens_cached_by_source",
         labels={"source": "tier"},
     ),

@@ -19,6 +19,7 @@ from tailscope.catalogue.promql.joins import (
     share,
     times,
     total,
+    unless,
 )
 from tailscope.catalogue.promql.query import LABELS, TARGET_LABELS, UP, Query
 
@@ -38,4 +39,5 @@ __all__ = [
     "share",
     "times",
     "total",
+    "unless",
 ]

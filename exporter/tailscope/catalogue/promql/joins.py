@@ -51,6 +51,11 @@ def every(first: str, *conditions: str, on: Sequence[str]) -> str:
     return joint.join((_operand(first), *(f"({condition})" for condition in conditions)))
 
 
+def unless(condition: str, exception: str, on: Sequence[str]) -> str:
+    """The condition, but for the series for which the exception holds."""
+    return f"({condition})\nunless on ({', '.join(on)}) ({exception})"
+
+
 def largest(vector: str, by: Sequence[str] = ()) -> str:
     """The largest series of a vector; never of quantiles, which may not be combined."""
     kept = f" by ({', '.join(by)})" if by else ""

@@ -2,13 +2,17 @@
 
 Rotation (another file under the name) and truncation are noticed; a half line waits for its end.
 How far the file was read is noted in the data directory after the records are kept, so that a
-restart goes on there; what a crash makes it read twice, the reader of the store counts once.
+restart goes on there; what a crash makes it read twice, the reader of the store counts once. With
+a data directory a file is read from its beginning; without one, what was in it at the start is
+passed over, for it was counted before.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +24,13 @@ from tailscope.records.errors import StoreError
 from tailscope.records.jsonl import MAX_LINE, parse_line
 from tailscope.records.record import RecordError, RequestRecord
 
-_CHUNK = 4 << 20
+log = logging.getLogger(__name__)
+
+_CHUNK = 2 << 20
+_READ_SECONDS = 2.0
+
+Identity = tuple[int, int]
+"""Device and inode."""
 
 
 class RequestFileSource:
@@ -30,17 +40,23 @@ class RequestFileSource:
         path: May be missing yet.
         intake: Takes the records.
         notes: Folder for the note on how far the file was read; None to begin at its end.
+        seconds: Time after which a read leaves the rest of a long file to the next one.
     """
 
-    def __init__(self, path: Path, intake: Intake, notes: Path | None) -> None:
+    def __init__(
+        self, path: Path, intake: Intake, notes: Path | None, seconds: float = _READ_SECONDS
+    ) -> None:
         self.path = path
         self.name = f"file:{path.name}"
         self._intake = intake
         self._note = notes / f"{path.name}.offset.json" if notes else None
+        self._seconds = seconds
         self._file: BinaryIO | None = None
-        self._identity = (0, 0)
+        self._identity: Identity | None = None
         self._offset = 0
+        self._seen_missing = False
         self._skipping = False
+        self._note_failed = False
 
     def read(self) -> str:
         """Take the lines that were added.
@@ -48,46 +64,57 @@ class RequestFileSource:
         Raises:
             SourceError: If the file cannot be read or its records cannot be kept.
         """
+        ends = time.monotonic() + self._seconds
         try:
             if self._file is None:
                 self._open()
-            while self._take():
-                pass
-            if self._replaced():
-                self._reopen()
-                while self._take():
-                    pass
+            more = self._take_until(ends)
+            while not more and self._replaced():
+                # What was written to the old file since, before it was replaced.
+                more = self._take_until(ends)
+                if not more:
+                    self._reopen()
+                    more = self._take_until(ends)
         except FileNotFoundError:
+            self._seen_missing = True
             raise SourceError("no_file", f"{self.path} is not there yet") from None
         except OSError as error:
+            self.close()
             raise SourceError("unreadable", f"{self.path}: {error.strerror}") from None
         except StoreError as error:
-            self._rewind()
             raise SourceError("store", str(error)) from None
+        if more:
+            return f"follows {self.path}, {self._behind() >> 20} MiB behind"
         return f"follows {self.path}"
 
     def _open(self) -> None:
         self._file = self.path.open("rb")
         stat = os.fstat(self._file.fileno())
-        self._identity = (stat.st_dev, stat.st_ino)
-        self._offset = self._noted(stat.st_size)
-        self._file.seek(self._offset)
+        identity = (stat.st_dev, stat.st_ino)
+        if self._identity is None:
+            self._offset = self._start(identity, stat.st_size)
+        elif identity != self._identity:
+            self._offset = 0
+        self._identity = identity
 
-    def _noted(self, size: int) -> int:
+    def _start(self, identity: Identity, size: int) -> int:
         """Where to begin: where the note says, if it is of this very file."""
         if self._note is None:
-            return size
+            return 0 if self._seen_missing else size
         try:
             note = json.loads(self._note.read_text())
             offset = int(note["offset"])
-            known = (note["device"], note["inode"]) == self._identity
+            known = (note["device"], note["inode"]) == identity
         except (OSError, ValueError, KeyError, TypeError):
             return 0
         return offset if known and 0 <= offset <= size else 0
 
     def _replaced(self) -> bool:
         stat = self.path.stat()
-        return (stat.st_dev, stat.st_ino) != self._identity or stat.st_size < self._offset
+        if (stat.st_dev, stat.st_ino) == self._identity:
+            return stat.st_size < self._offset
+        # As long as the new file is empty, its writer may still write into the old one.
+        return stat.st_size > 0
 
     def _reopen(self) -> None:
         self.close()
@@ -97,9 +124,15 @@ class RequestFileSource:
         self._offset = 0
         self._skipping = False
 
-    def _rewind(self) -> None:
-        if self._file is not None:
-            self._file.seek(self._offset)
+    def _behind(self) -> int:
+        return max(self.path.stat().st_size - self._offset, 0)
+
+    def _take_until(self, ends: float) -> bool:
+        """Take whole lines; returns whether there is more than there was time for."""
+        while self._take():
+            if time.monotonic() >= ends:
+                return True
+        return False
 
     def _take(self) -> bool:
         """Take one chunk of whole lines; returns whether there may be more."""
@@ -118,7 +151,6 @@ class RequestFileSource:
         if self._skipping:
             lines = lines[1:]
             rejected["too_long"] += 1
-            self._skipping = False
         records: list[RequestRecord] = []
         clamped = 0
         for line in lines:
@@ -132,17 +164,27 @@ class RequestFileSource:
                 records.append(record)
                 clamped += negative
         self._intake.accept(self.name, records, rejected, clamped)
+        self._skipping = False
         self._advance(end)
         return len(chunk) == _CHUNK
 
     def _advance(self, length: int) -> None:
         self._offset += length
-        if self._note is not None:
-            device, inode = self._identity
-            note = {"device": device, "inode": inode, "offset": self._offset}
-            temporary = self._note.with_suffix(".tmp")
+        if self._note is None or self._identity is None:
+            return
+        device, inode = self._identity
+        note = {"device": device, "inode": inode, "offset": self._offset}
+        temporary = self._note.with_suffix(".tmp")
+        try:
             temporary.write_text(json.dumps(note))
             temporary.rename(self._note)
+        except OSError as error:
+            # The records are kept; a restart before the next note would read them once more.
+            if not self._note_failed:
+                log.warning("cannot note how far %s was read: %s", self.path, error.strerror)
+            self._note_failed = True
+        else:
+            self._note_failed = False
 
     def lines(self, fresh: bool) -> Lines:
         """Nothing: its records are counted where they come in."""

@@ -1,0 +1,1 @@
+"""The triage app: pages that query, call the triage and draw. And the same verdict as a command."""

@@ -1,0 +1,215 @@
+"""Charts of a window. Never more than 5,000 marks go to the browser."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from tailscope.app.palette import ACCENT, GREY, OTHERS, UNKNOWN, TenantColours
+from tailscope.triage.finding import Finding
+from tailscope.triage.identity import keys
+from tailscope.triage.stages import STAGES, Flags, Floats, floats, named, rows
+from tailscope.triage.words import percent, seconds
+
+Drawing = alt.LayerChart | alt.FacetChart
+
+MAX_MARKS = 5_000
+MEASURES = {
+    "total_seconds": "Total time",
+    "ttft_seconds": "Time to first token",
+}
+"""What can be drawn over time: column to title."""
+
+_TIME_BINS, _VALUE_BINS = 120, 40
+_HEIGHT = 300
+
+
+def latency(
+    mine: pd.DataFrame,
+    finding: Finding,
+    measure: str,
+    colours: TenantColours,
+    tenants: list[str],
+) -> Drawing | None:
+    """Latency over time: one mark per request, or bins with the slowest requests on top.
+
+    Args:
+        mine: The requests that are judged.
+        finding: Which of them are slow.
+        measure: One of ``MEASURES``.
+        colours: Colours of the tenants.
+        tenants: Those that are told apart.
+
+    Returns:
+        None if no request has the measure.
+    """
+    values = floats(mine, measure)
+    known = values > 0
+    if not known.any():
+        return None
+    y = _value(measure, values[known])
+    slow = _points(rows(mine, known & _slowest(mine, finding)), measure, tenants)
+    encoding = {"x": _time(), "y": y, "tooltip": _tooltip(measure)}
+    if known.sum() + len(slow) > MAX_MARKS:
+        ground = _heat(mine["arrived_ns"].to_numpy()[known], values[known], y)
+        shown = slow
+    else:
+        shown = _points(rows(mine, known), measure, tenants)
+        ground = (
+            alt.Chart(shown)
+            .mark_circle(size=34, opacity=0.75)
+            .encode(**encoding, color=_tenant(colours, shown, tenants))
+        )
+    rings = alt.Chart(slow).mark_point(size=110, filled=False, strokeWidth=1.6)
+    return alt.layer(
+        ground, rings.encode(**encoding, color=_tenant(colours, shown, tenants))
+    ).properties(height=_HEIGHT)
+
+
+def _slowest(mine: pd.DataFrame, finding: Finding) -> Flags:
+    """Which rows are among the slow requests that are listed."""
+    wanted = {request.key: request.arrived_ns for request in finding.slow.slowest}
+    found = mine["arrived_ns"].isin(list(wanted.values())).to_numpy(copy=True)
+    found[found] = keys(mine[found]).isin(list(wanted)).to_numpy()
+    return found
+
+
+def _points(frame: pd.DataFrame, measure: str, tenants: list[str]) -> pd.DataFrame:
+    tenant = named(frame, "tenant")
+    return pd.DataFrame(
+        {
+            "time": pd.to_datetime(frame["arrived_ns"], utc=True),
+            "seconds": floats(frame, measure),
+            "tenant": tenant.where(tenant.isin([*tenants, UNKNOWN]), OTHERS),
+            "name": tenant,
+            "request": frame["request_id"].fillna(frame["span_id"]).fillna("without an id"),
+            "input_tokens": frame["input_tokens"],
+            "output_tokens": frame["output_tokens"],
+        }
+    )
+
+
+def _time() -> alt.X:
+    return alt.X(
+        "time:T",
+        title="arrival (UTC)",
+        scale=alt.Scale(type="utc", padding=8),
+        axis=alt.Axis(format="%H:%M:%S", tickCount=6, labelOverlap=True),
+    )
+
+
+def _value(measure: str, values: Floats) -> alt.Y:
+    low, high = float(values.min()), float(values.max())
+    wide = high > 10 * low
+    return alt.Y(
+        "seconds:Q",
+        title=f"{MEASURES[measure].lower()} (s)",
+        scale=alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=True),
+        axis=alt.Axis(format="~g", values=_ticks(low, high) if wide else alt.Undefined),
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5 and their tenfolds between two values; without 2 and 5 where they are many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(powers) <= 4 else (1,)
+    return [step * 10.0**power for power in powers for step in steps]
+
+
+def _tenant(colours: TenantColours, data: pd.DataFrame, tenants: list[str]) -> alt.Color:
+    present = set(data["tenant"])
+    names = [name for name in (*sorted(tenants), OTHERS, UNKNOWN) if name in present]
+    domain, scale = colours.scale(names)
+    return alt.Color(
+        "tenant:N",
+        scale=alt.Scale(domain=domain, range=scale),
+        legend=alt.Legend(title=None, orient="top", columns=4, labelLimit=150, symbolOpacity=1),
+    )
+
+
+def _tooltip(measure: str) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("request:N", title="request"),
+        alt.Tooltip("name:N", title="tenant"),
+        alt.Tooltip("time:T", title="arrived (UTC)", format="%H:%M:%S.%L", formatType="utc"),
+        alt.Tooltip("seconds:Q", title=f"{MEASURES[measure].lower()} (s)", format=".3f"),
+        alt.Tooltip("input_tokens:Q", title="tokens in", format=","),
+        alt.Tooltip("output_tokens:Q", title="tokens out", format=","),
+    ]
+
+
+def _heat(arrived_ns: Floats, values: Floats, y: alt.Y) -> alt.Chart:
+    counts, times, logs = np.histogram2d(
+        arrived_ns.astype(np.float64), np.log10(values), (_TIME_BINS, _VALUE_BINS)
+    )
+    column, row = np.nonzero(counts)
+    when = pd.to_datetime(times.astype(np.int64), utc=True)
+    bins = pd.DataFrame(
+        {
+            "time": when[column],
+            "until": when[column + 1],
+            "seconds": 10 ** logs[row],
+            "to": 10 ** logs[row + 1],
+            "requests": counts[column, row].astype(np.int64),
+        }
+    )
+    chart: alt.Chart = (
+        alt.Chart(bins)
+        .mark_rect(color=GREY)
+        .encode(
+            x=_time(),
+            x2="until:T",
+            y=y,
+            y2="to:Q",
+            opacity=alt.Opacity(
+                "requests:Q", scale=alt.Scale(type="log", range=[0.12, 1.0]), legend=None
+            ),
+            tooltip=[
+                alt.Tooltip("requests:Q", title="requests", format=","),
+                alt.Tooltip("seconds:Q", title="from (s)", format=".3g"),
+                alt.Tooltip("to:Q", title="to (s)", format=".3g"),
+            ],
+        )
+    )
+    return chart
+
+
+def slow_seconds(finding: Finding) -> Drawing | None:
+    """Slow seconds by stage, in the order in which one looks; None if no stage is known."""
+    held = finding.slow.by_stage
+    if not finding.slow.requests or not held:
+        return None
+    whole = sum(held.values()) or 1.0
+    data = pd.DataFrame(
+        {
+            "stage": list(held),
+            "seconds": list(held.values()),
+            "label": [f"{seconds(value)} · {percent(value / whole)}" for value in held.values()],
+        }
+    )
+    order = [stage for stage in STAGES if stage in held]
+    room = 1.7 * max(held.values())  # for the labels beside the bars
+    base = alt.Chart(data).encode(
+        y=alt.Y("stage:N", sort=order, title=None),
+        x=alt.X(
+            "seconds:Q",
+            title="time above the usual (s)",
+            scale=alt.Scale(domain=[0, room or 1.0]),
+            axis=alt.Axis(tickCount=4),
+        ),
+        tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("seconds:Q", format=",.2f")],
+    )
+    colour = alt.Color(
+        "stage:N",
+        scale=alt.Scale(
+            domain=order,
+            range=[ACCENT if stage == finding.slow.stage else GREY for stage in order],
+        ),
+        legend=None,
+    )
+    bars = base.mark_bar(cornerRadiusEnd=3, height={"band": 0.6}).encode(color=colour)
+    labels = base.mark_text(align="left", dx=5, color=GREY).encode(text="label:N")
+    return alt.layer(bars, labels).properties(height=_HEIGHT)

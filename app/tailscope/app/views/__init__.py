@@ -1,0 +1,1 @@
+"""The pages: each queries, calls the triage and draws."""

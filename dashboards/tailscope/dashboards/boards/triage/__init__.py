@@ -1,0 +1,32 @@
+"""Triage: is it slow, in which stage, and who loads it; in the order in which one asks."""
+
+from __future__ import annotations
+
+from tailscope.dashboards.board import Board
+from tailscope.dashboards.boards.triage import (
+    decode,
+    engine,
+    prefill,
+    queue,
+    slow,
+    stages,
+    tenants,
+    trust,
+)
+
+BOARD = Board(
+    uid="tailscope-triage",
+    title="Tailscope / Triage",
+    description="Start here when requests are slow. Read from the top: is it slow, which stage, "
+    "why that stage, whose load.",
+    rows=(
+        slow.ROW,
+        stages.ROW,
+        queue.ROW,
+        prefill.ROW,
+        decode.ROW,
+        tenants.ROW,
+        engine.ROW,
+        trust.ROW,
+    ),
+)

@@ -1,0 +1,122 @@
+"""Writes the reference pages from the code: ``python -m tailscope.document``."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from pathlib import Path
+
+from tailscope.catalogue import METRICS, gpu, inference, requests, scrape
+from tailscope.catalogue.engines import engines
+from tailscope.catalogue.model import Engine, Metric
+from tailscope.cli import COMMANDS, parser_for
+from tailscope.generated import reconcile
+from tailscope.records.record import COLUMNS, OUTCOMES, RequestRecord
+
+_GROUPS = (
+    ("GPU", "What the hardware does while requests are served; docs/gpu.md says how.", gpu.METRICS),
+    ("Engine", "What the engine says, in one vocabulary.", inference.METRICS),
+    (
+        "Requests",
+        "Made from the request records, with one bucket layout for every engine.",
+        requests.METRICS,
+    ),
+    ("The exporter itself", "Its sources, its records and its store.", scrape.METRICS),
+)
+
+
+_MADE = "Made from the code by `make build`; do not edit."
+_KINDS = {str: "text", int: "whole number", float: "number"}
+
+
+def pages() -> dict[str, str]:
+    """Return every page as Markdown by its file name."""
+    return {"metrics.md": metrics(), "record.md": record(), "settings.md": settings()}
+
+
+def metrics() -> str:
+    """Return the page of the metrics."""
+    out = [
+        "# Metrics",
+        "",
+        _MADE,
+        "",
+        f"{len(METRICS)} metrics. Histograms without bounds of ours keep the engine's own bounds: "
+        "never sum those of two engines.",
+    ]
+    for title, text, metrics in _GROUPS:
+        out += ["", f"## {title}", "", text, ""]
+        out += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+        out += [_row(metric) for metric in metrics]
+    for engine in engines().values():
+        out += _engine(engine)
+    return "\n".join(out) + "\n"
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(metric.labels) or "none"
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+
+
+def _engine(engine: Engine) -> list[str]:
+    prefix = engine.prefixes[0]
+    out = ["", f"## From {engine.title}", "", "| family | becomes |", "|---|---|"]
+    for upstream in engine.upstream:
+        families = ", ".join(f"`{prefix}{family}`" for family in upstream.families)
+        out.append(f"| {families} | `{upstream.metric}` |")
+    out += ["", "Left out:", "", "| families (regular expression) | why |", "|---|---|"]
+    for ignored in engine.ignored:
+        pattern = ignored.pattern.pattern.replace("|", "\\|")
+        out.append(f"| `{pattern}` | {ignored.reason} |")
+    return out
+
+
+def record() -> str:
+    """Return the page of the request record."""
+    text = inspect.getdoc(RequestRecord) or ""
+    meanings = dict(re.findall(r"^    (\w+): (.*)$", text, re.MULTILINE))
+    out = ["# The request record", "", _MADE, "", "| column | type | meaning |", "|---|---|---|"]
+    for name, kind in COLUMNS.items():
+        meaning = meanings[name].replace("``OUTCOMES``", ", ".join(OUTCOMES))
+        out.append(f"| `{name}` | {_KINDS[kind]} | {meaning.replace('``', '`')} |")
+    return "\n".join(out) + "\n"
+
+
+def settings() -> str:
+    """Return the page of the settings of every command."""
+    out = ["# Settings", "", _MADE]
+    for name, command in COMMANDS.items():
+        parser = parser_for(name)
+        out += ["", f"## tailscope {name}", "", f"{parser.description}", ""]
+        out += ["```sh", command.example, "```", ""]
+        out += ["| flag | variable | meaning |", "|---|---|---|"]
+        for action in parser._actions:
+            if not isinstance(action, argparse._HelpAction):
+                out.append(_flag(parser, action))
+    return "\n".join(out) + "\n"
+
+
+def _flag(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    flag = action.option_strings[-1] if action.option_strings else ""
+    name = f"`{flag or action.metavar or action.dest}`"
+    variable = f"`TAILSCOPE_{flag.lstrip('-').replace('-', '_').upper()}`" if flag else ""
+    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
+    if action.choices:
+        text += f": {', '.join(map(str, action.choices))}"
+    return f"| {name} | {variable} | {text.replace('|', chr(92) + '|')} |"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description="Write the reference pages.")
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder (default docs)")
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    arguments = parser.parse_args(argv)
+    target = arguments.output / "reference"
+    return reconcile(target, pages(), check=arguments.check, command="make build")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

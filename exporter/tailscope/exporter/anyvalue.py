@@ -1,0 +1,78 @@
+"""Values of attributes: what an ``AnyValue`` holds, if it fits.
+
+The usual encodings of a number or a short text are read where they lie; protobuf decodes the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+
+from tailscope.exporter.otlp import BadMessage
+from tailscope.records.record import MAX_TEXT, printable
+
+# A tag is a field number, shifted, with the wire type: string_value = 1, int_value = 3,
+# double_value = 4.
+_TEXT, _INTEGER, _DOUBLE = 1 << 3 | 2, 3 << 3 | 0, 4 << 3 | 1
+_DOUBLE_SIZE = 9
+_unpack_double = struct.Struct("<Bd").unpack
+_MAX_INT = 2**63 - 1
+
+
+def read_float(raw: bytes) -> float | None:
+    """Read a finite number; None if it is something else."""
+    tag: int
+    number: float
+    if len(raw) == _DOUBLE_SIZE:
+        tag, number = _unpack_double(raw)
+        if tag == _DOUBLE and number - number == 0:  # it is neither infinite nor NaN
+            return number
+    value = _decode(raw)
+    which = value.WhichOneof("value")
+    if which == "int_value":
+        return float(value.int_value)
+    number = value.double_value
+    return number if which == "double_value" and math.isfinite(number) else None
+
+
+def read_int(raw: bytes) -> int | None:
+    """Read a whole number that fits into 64 bits; None if it is something else."""
+    if len(raw) == 2 and raw[0] == _INTEGER and raw[1] < 0x80:
+        return raw[1]
+    if len(raw) == 3 and raw[0] == _INTEGER and raw[1] >= 0x80 > raw[2]:
+        return raw[1] & 0x7F | raw[2] << 7
+    value = _decode(raw)
+    which = value.WhichOneof("value")
+    if which == "int_value":
+        return value.int_value
+    number = value.double_value
+    if which == "double_value" and number.is_integer() and abs(number) <= _MAX_INT:
+        return int(number)
+    return None
+
+
+def read_text(raw: bytes) -> str | None:
+    """Read a text that is no longer than an identifier; None if it is something else.
+
+    Of a list of texts, the first.
+    """
+    if len(raw) > 2 and raw[0] == _TEXT and raw[1] == len(raw) - 2 < 0x80:
+        try:
+            return printable(raw[2:].decode())
+        except UnicodeDecodeError:
+            raise BadMessage("a text is no UTF-8") from None
+    value = _decode(raw)
+    text = value.string_value
+    if value.WhichOneof("value") == "array_value" and value.array_value.values:
+        text = value.array_value.values[0].string_value
+    return printable(text) if 0 < len(text) <= MAX_TEXT else None
+
+
+def _decode(raw: bytes) -> AnyValue:
+    try:
+        return AnyValue.FromString(raw)
+    except DecodeError:
+        raise BadMessage("the value of an attribute is none") from None

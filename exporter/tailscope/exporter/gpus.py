@@ -1,0 +1,110 @@
+"""Which sources read the GPUs, by what the user chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from tailscope.errors import UsageError
+from tailscope.exporter.fetch import without_query
+from tailscope.exporter.poller import Source
+from tailscope.records.samples import Sample
+
+DCGM_URL = "http://127.0.0.1:9400/metrics"
+"""Where dcgm-exporter listens unless it is told otherwise."""
+
+Keep = Callable[[Sequence[Sample]], None]
+
+
+class GpuChoice(StrEnum):
+    """Values of ``--gpu``."""
+
+    AUTO = "auto"
+    NVML = "nvml"
+    DCGM = "dcgm"
+    OFF = "off"
+
+
+def dcgm_url(choice: GpuChoice, url: str | None) -> str | None:
+    """Check the URL of a dcgm-exporter; one without a scheme is http.
+
+    Raises:
+        UsageError: If it is none, or nothing reads it.
+    """
+    if not url:
+        return None
+    if choice in (GpuChoice.OFF, GpuChoice.NVML):
+        raise UsageError(
+            f"--gpu {choice}: reads no dcgm-exporter, and --dcgm-url names one; leave one out"
+        )
+    if "@" in url:
+        # Whatever stands before it may be a password: it is not repeated.
+        host = url.rpartition("@")[2]
+        raise UsageError(f"--dcgm-url ...@{host}: a URL must hold no user and no password")
+    if "://" not in url:
+        url = f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"--dcgm-url {without_query(url)}: give a URL, for example {DCGM_URL}")
+    return url
+
+
+def gpu_sources(
+    choice: GpuChoice,
+    dcgm_url: str | None,
+    *,
+    interval: float,
+    deadline: float,
+    longest: float,
+    keep: Keep | None,
+) -> list[Source]:
+    """Make the sources of GPU metrics.
+
+    ``auto`` takes NVML, with GPM where a GPU has it, and a dcgm-exporter for the activity of the
+    other GPUs, or for all if NVML has none.
+
+    Args:
+        choice: What the user chose.
+        dcgm_url: URL of a dcgm-exporter, if the user named one.
+        interval: Seconds from one read to the next.
+        deadline: Seconds that a read of dcgm-exporter may take.
+        longest: Longest gap between two samples that is integrated over, in seconds.
+        keep: Takes the samples that go into the store.
+    """
+    if choice is GpuChoice.OFF:
+        return []
+    found: list[Source] = []
+    boards = activities = None
+    if choice is not GpuChoice.DCGM:
+        from tailscope.exporter.sources.nvml.source import NvmlSource
+
+        nvml = NvmlSource(interval=interval, longest=longest, keep=keep)
+        found.append(nvml)
+        boards, activities = nvml.boards, nvml.activities
+    if choice is not GpuChoice.NVML:
+        # Imported only where they are wanted.
+        from tailscope.exporter.sources.dcgm import DcgmSource
+        from tailscope.exporter.sources.dcgmbeside import DcgmBeside, Uuids
+
+        url = dcgm_url or DCGM_URL
+
+        def make(only: Uuids | None) -> DcgmSource:
+            return DcgmSource(
+                url, deadline=deadline, longest=longest, keep=keep, activity_only_for=only
+            )
+
+        found.append(
+            DcgmBeside(
+                make(None).name,
+                make,
+                boards=boards,
+                activities=activities or frozenset,
+                told=dcgm_url is not None or choice is GpuChoice.DCGM,
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Runs several commands of Tailscope together: each a process of its own, watched and ended."""

@@ -1,0 +1,123 @@
+"""A real Prometheus, and time series for it made from the catalogue."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.tools import tool
+
+_LISTENING = re.compile(r'Listening on"? address=(\S+)')
+_READY = "ready to receive web requests"
+_PATIENCE = 30.0
+
+
+class Prometheus:
+    """A running server, asked over HTTP."""
+
+    def __init__(self, address: str) -> None:
+        self.url = f"http://{address}"
+
+    def at(self, expr: str, moment: float) -> list[Any]:
+        """The series that an expression has at one moment.
+
+        Raises:
+            AssertionError: If Prometheus refuses the expression.
+        """
+        return self._ask("query", query=expr, time=moment)
+
+    def over(self, expr: str, start: float, end: float, step: float) -> list[Any]:
+        """The series that an expression has over a range of time.
+
+        Raises:
+            AssertionError: If Prometheus refuses the expression.
+        """
+        return self._ask("query_range", query=expr, start=start, end=end, step=step)
+
+    def _ask(self, path: str, **parameters: object) -> list[Any]:
+        body = urllib.parse.urlencode(parameters).encode()
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}", body, timeout=30) as answer:
+                result: list[Any] = json.load(answer)["data"]["result"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters['query']}: {error.read().decode()}") from error
+        return result
+
+
+@contextmanager
+def running(directory: Path, scrape: Mapping[str, str] | None = None) -> Iterator[Prometheus]:
+    """Run a Prometheus on the time series of a directory until the block ends.
+
+    Args:
+        directory: Its storage; may hold blocks already.
+        scrape: Targets to scrape every second, ``host:port`` by the name of the job.
+    """
+    config = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [target]}]}
+            for job, target in (scrape or {}).items()
+        ],
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = directory / "prometheus.yml"
+    settings.write_text(yaml.safe_dump(config), encoding="utf-8")
+    log = directory / "prometheus.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [
+                tool("prometheus"),
+                f"--config.file={settings}",
+                f"--storage.tsdb.path={directory}",
+                "--storage.tsdb.retention.time=100y",
+                "--enable-feature=exemplar-storage",
+                "--web.listen-address=127.0.0.1:0",
+            ],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield Prometheus(_address(process, log))
+    finally:
+        process.terminate()
+        process.wait(_PATIENCE)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    ends = time.monotonic() + _PATIENCE
+    while time.monotonic() < ends:
+        text = log.read_text(encoding="utf-8")
+        found = _LISTENING.search(text)
+        if found and _READY in text:
+            return found[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise AssertionError(f"Prometheus did not start:\n{log.read_text(encoding='utf-8')}")
+
+
+def backfill(openmetrics: Path, directory: Path) -> None:
+    """Turn a file of OpenMetrics with times into blocks of a storage directory."""
+    subprocess.run(
+        [
+            tool("promtool"),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            str(openmetrics),
+            str(directory),
+        ],
+        check=True,
+        capture_output=True,
+    )

@@ -1,0 +1,128 @@
+"""Time series of every metric of the catalogue, made up from its own declarations.
+
+The same seed gives the same numbers. A metric with a label that is new here fails with its name:
+give the label values in ``LABELS``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tailscope.catalogue import METRICS, STAGES, Kind, Metric, Unit
+
+JOB = 'job="tailscope",instance="127.0.0.1:9836"'
+
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "cached": ("yes", "no"),
+    "action": ("reset_gpu",),
+    "call": ("nvmlDeviceGetPowerUsage",),
+    "code": ("timeout",),
+    "domain": ("sm",),
+    "driver": ("580.95",),
+    "engine": ("vllm",),
+    "gi": ("",),
+    "gpu": ("0",),
+    "mig": ("",),
+    "model": ("tiny-llama",),
+    "model_name": ("NVIDIA H200",),
+    "origin": ("local_compute",),
+    "outcome": ("ok", "error"),
+    "pci_bus_id": ("00000000:19:00.0",),
+    "profile": ("",),
+    "python": ("3.11.2",),
+    "rank": ("0", "1"),
+    "readings": ("activity",),
+    "reason": ("ok",),
+    "sensor": ("gpu",),
+    "server": ("10.0.0.1:8000", "10.0.0.2:8000"),
+    "source": ("vllm", "otlp"),
+    "stage": STAGES,
+    "tenant": ("acme", "bee"),
+    "tier": ("cpu",),
+    "type": ("corrected",),
+    "uuid": ("GPU-1", "GPU-2"),
+    "xid": ("79",),
+    "version": ("0.1.0",),
+}
+
+ENGINE_BOUNDS: Mapping[Unit, tuple[float, ...]] = {
+    Unit.SECONDS: (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480),
+    Unit.TOKENS: tuple(float(2**k) for k in range(15)),
+    Unit.NONE: (1, 2, 5, 10),
+}
+"""Bounds as an engine might choose them, where the catalogue leaves them to it."""
+
+PER_SECOND: Mapping[str, float] = {
+    # Less is found than is looked for.
+    "tailscope_engine_prefix_cache_hit_tokens_total": 2,
+    "tailscope_engine_external_cache_hit_tokens_total": 2,
+}
+"""Growth of a counter, where it is not 5."""
+
+
+def openmetrics(start: int, count: int, step: int, seed: int = 1) -> Iterator[str]:
+    """Lines of OpenMetrics: ``count`` samples of each series, ``step`` seconds apart."""
+    times = range(start, start + count * step, step)
+    for metric in METRICS.values():
+        yield f"# TYPE {metric.name.removesuffix('_total')} {metric.kind}"
+        for labels in _label_sets(metric):
+            dice = random.Random(f"{seed} {metric.name} {labels}")
+            yield from _series(metric, labels, times, dice)
+    yield "# EOF"
+
+
+def _label_sets(metric: Metric) -> Iterator[str]:
+    for values in itertools.product(*(LABELS[label] for label in metric.labels)):
+        pairs = zip(metric.labels, values, strict=True)
+        yield ",".join([JOB, *(f'{label}="{value}"' for label, value in pairs)])
+
+
+def _series(
+    metric: Metric, labels: str, times: Sequence[int], dice: random.Random
+) -> Iterator[str]:
+    if metric.kind is Kind.HISTOGRAM:
+        return _histogram(metric, labels, times, dice)
+    values = (
+        _gauge(metric, times, dice) if metric.kind is Kind.GAUGE else _counter(metric, times, dice)
+    )
+    return (
+        f"{metric.name}{{{labels}}} {value} {at}" for value, at in zip(values, times, strict=True)
+    )
+
+
+def _gauge(metric: Metric, times: Sequence[int], dice: random.Random) -> Iterable[float]:
+    if metric.name.endswith("_timestamp_seconds"):
+        return [at - dice.random() for at in times]
+    if metric.name.endswith(("_up", "_state", "_info")):
+        return [1.0 for _ in times]
+    scale = 1 if metric.unit is Unit.RATIO else 8
+    return [round(dice.random() * scale, 3) for _ in times]
+
+
+def _counter(metric: Metric, times: Sequence[int], dice: random.Random) -> Iterable[float]:
+    # A rate of a second per second is the most that the integral of a ratio can have.
+    of_ratio = metric.integral_of and METRICS[metric.integral_of].unit is Unit.RATIO
+    speed = 0.6 if of_ratio else PER_SECOND.get(metric.name, 5)
+    step = times[1] - times[0]
+    return itertools.accumulate(dice.uniform(0.5, 1.5) * speed * step for _ in times)
+
+
+def _histogram(
+    metric: Metric, labels: str, times: Sequence[int], dice: random.Random
+) -> Iterator[str]:
+    bounds = metric.buckets or ENGINE_BOUNDS[metric.unit]
+    middle = bounds[len(bounds) // 2]
+    observed = [[dice.lognormvariate(0, 1) * middle for _ in range(20)] for _ in times]
+    for number, bound in enumerate((*bounds, float("inf"))):
+        le = "+Inf" if bound == float("inf") else f"{bound:g}"
+        within = (sum(bisect_left(bounds, v) <= number for v in some) for some in observed)
+        for total, at in zip(itertools.accumulate(within), times, strict=True):
+            yield f'{metric.name}_bucket{{{labels},le="{le}"}} {total} {at}'
+    sums = itertools.accumulate(sum(some) for some in observed)
+    for total_sum, at in zip(sums, times, strict=True):
+        yield f"{metric.name}_sum{{{labels}}} {total_sum} {at}"
+    for number, at in enumerate(times, 1):
+        yield f"{metric.name}_count{{{labels}}} {number * 20} {at}"

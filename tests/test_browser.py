@@ -1,0 +1,261 @@
+"""The triage app as a user meets it: the real command, a real browser."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import urllib3
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+
+from tailscope.app.palette import COLOURS
+from tailscope.records.record import RequestRecord
+from tailscope.records.store import Store
+from tests import chromium, gpusamples, process, recorded
+from tests.gpusamples import BUSY, Board
+
+PATIENCE = 30_000.0  # milliseconds; the machine may be busy
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium.browser() as started:
+        yield started
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(data: Path, log: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Run ``tailscope app`` and wait until it answers; yield its address."""
+    port = free_port()
+    command = [*process.TAILSCOPE, "app", "--data", str(data), "--port", str(port), *flags]
+    with log.open("wb") as out:
+        app = subprocess.Popen(
+            command,
+            env=process.environment(),
+            cwd=log.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    url = f"http://127.0.0.1:{port}"
+    pool = urllib3.PoolManager(retries=False, timeout=5.0)
+
+    def answers() -> bool:
+        assert app.poll() is None, log.read_text()
+        try:
+            return pool.request("GET", f"{url}/_stcore/health").status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    try:
+        process.until(answers, "the app answers", seconds=60)
+        yield url, app
+    finally:
+        app.terminate()
+        app.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The app on a store with the recording, which ended a minute ago."""
+    folder = tmp_path_factory.mktemp("app")
+    store = recorded.store(folder / "store", recorded.shifted(recorded.records(), ago=60))
+    with running(store, folder / "log", "--notice", "This is a recording.") as (address, _):
+        yield address
+
+
+@contextmanager
+def opened(browser: Browser, url: str, *, dark: bool = False) -> Iterator[Page]:
+    """A page of 1,280 pixels; at its end nothing may have gone wrong in it."""
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, color_scheme="dark" if dark else "light"
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    complaints = chromium.Complaints(page)
+    try:
+        page.goto(url)
+        yield page
+        assert complaints.errors == []
+        assert complaints.foreign == []
+    finally:
+        context.close()
+
+
+def settled(page: Page, drawings: int = 3) -> None:
+    """Wait until the page has its charts and nothing runs any more."""
+    expect(page.locator("[data-testid=stVegaLiteChart] .marks")).to_have_count(
+        drawings, timeout=PATIENCE
+    )
+    expect(page.locator("[data-stale=true]")).to_have_count(0, timeout=PATIENCE)
+
+
+def text(page: Page) -> str:
+    return page.locator("[data-testid=stMain]").inner_text()
+
+
+def test_the_page_tells_tenants_stage_and_sentence(browser: Browser, url: str) -> None:
+    with opened(browser, url) as page:
+        settled(page)
+        said = text(page)
+        assert "This is a recording." in said
+        assert "p50 1.72 s, p99 4.68 s over 278 requests since" in said
+        assert "86 % of the slow seconds are in the queue." in said
+        assert "Tenant initech held 98 % of the batch while they waited" in said
+        for tenant in ("acme", "globex", "initech", "umbrella"):
+            assert page.get_by_text(tenant, exact=True).count() > 0, tenant
+        for stage in ("frontend", "queue", "prefill", "decode"):
+            assert page.locator("[data-testid=stVegaLiteChart]").get_by_text(stage).count() > 0
+        for value in ("1.72 s", "4.38 s", "4.68 s", "0.822 s", "3.47 s", "3.74 s"):
+            assert value in said
+
+
+def test_a_click_on_a_slow_request_shows_its_timeline(browser: Browser, url: str) -> None:
+    with opened(browser, f"{url}/?live=false") as page:
+        settled(page)
+        first = page.get_by_role("heading", name=re.compile("^Request tail-"))
+        expect(first).to_have_text("Request tail-0250-acme")
+        table = page.locator("[data-testid=stDataFrame]").nth(2)
+        table.scroll_into_view_if_needed()
+        # The table is drawn on a canvas: the head is one row high, the third row is wanted.
+        table.click(position={"x": 20, "y": 35 * 3 + 17})
+        expect(first).to_have_text("Request tail-0175-acme")
+        assert "request=" in page.url
+        settled(page)
+        assert "It took 4.32 s: 0.198 s frontend, 3.45 s queue" in text(page)
+
+        again = page.url
+        page.goto("about:blank")
+        page.goto(again)
+        expect(first).to_have_text("Request tail-0175-acme")
+
+        page.get_by_role("link", name="Open this request on its own page").click()
+        expect(page.get_by_role("textbox", name="Request")).to_have_value(
+            re.compile(r"^\d+-[0-9a-f]{16}$")
+        )
+        expect(first).to_have_text("Request tail-0175-acme")
+        settled(page, drawings=1)
+
+
+def test_a_link_leads_to_the_request_and_its_neighbours(browser: Browser, url: str) -> None:
+    with opened(browser, f"{url}/?window=all&request=tail-0216-umbrella") as page:
+        settled(page)
+        said = text(page)
+        assert "Request tail-0216-umbrella" in said
+        assert "tenant initech held 6.5 places on average" in said
+        assert "24 requests of the 24 that overlapped it" in said
+        gantt = page.locator("[data-testid=stVegaLiteChart]").last
+        assert gantt.get_by_text("this request").count() == 1
+        # 24 neighbours and itself, each with several stages.
+        assert gantt.locator(".mark-rect path").count() > 60
+
+
+def test_activity_lies_under_the_request_on_the_same_axis(browser: Browser, tmp_path: Path) -> None:
+    rows = recorded.shifted(recorded.records(), ago=60)
+    store = recorded.store(tmp_path / "store", rows)
+    gpusamples.add(store, gpusamples.beside(rows, Board(0, BUSY), Board(1, BUSY)))
+    with (
+        running(store, tmp_path / "log") as (url, _),
+        opened(browser, f"{url}/?live=false&window=all&request=tail-0216-umbrella") as page,
+    ):
+        settled(page, drawings=4)
+        charts = page.locator("[data-testid=stVegaLiteChart]")
+        strip = charts.nth(3)
+        assert strip.get_by_text("GPU activity (% of cycles)").count() == 1
+        assert strip.get_by_text("DRAM", exact=True).count() == 1
+        # SM and DRAM of two GPUs.
+        assert strip.locator(".mark-line path").count() == 4
+        # Arrival and end of the request are dashes, in both charts in the same places.
+        places = [
+            [
+                box["x"]
+                for rule in charts.nth(number).locator(".mark-rule line").all()[-2:]
+                if (box := rule.bounding_box())
+            ]
+            for number in (2, 3)
+        ]
+        assert len(places[0]) == 2
+        assert places[1] == pytest.approx(places[0], abs=1.5)
+        assert "GPU 0, GPU 1: share of cycles" in text(page)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_picture_is_not_blank(browser: Browser, url: str, tmp_path: Path, dark: bool) -> None:
+    with opened(browser, f"{url}/?live=false", dark=dark) as page:
+        settled(page)
+        height = page.locator("[data-testid=stMainBlockContainer]").bounding_box()
+        assert height is not None
+        page.set_viewport_size({"width": 1280, "height": int(height["height"]) + 100})
+        settled(page)
+        picture = tmp_path / f"{'dark' if dark else 'light'}.png"
+        page.screenshot(path=picture)
+        # Nothing sticks out to the right.
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    with Image.open(picture) as image:
+        assert image.size[0] == 1280
+        assert image.size[1] > 2000
+        colours = image.convert("RGB").getcolors(1 << 24)
+    assert colours is not None
+    count, ground = max((count, colour) for count, colour in colours if isinstance(colour, tuple))
+    assert count > 0.4 * image.size[0] * image.size[1]
+    assert (sum(ground) < 200) is dark
+    there = {colour for _, colour in colours}
+    for tenant in COLOURS[:4]:  # as many tenants as the recording has
+        assert tuple(bytes.fromhex(tenant[1:])) in there
+
+
+def test_the_empty_page_fills_when_an_exporter_writes(browser: Browser, tmp_path: Path) -> None:
+    data = tmp_path / "store"
+    with running(data, tmp_path / "log") as (url, _), opened(browser, url) as page:
+        expect(page.get_by_text("No requests yet")).to_be_visible(timeout=PATIENCE)
+        hint = page.get_by_text("--otlp-traces-endpoint http://127.0.0.1:4317")
+        expect(hint).to_be_visible(timeout=PATIENCE)
+        rows = recorded.shifted(recorded.records(), ago=5)
+        writer = Store(data)
+        try:
+            writer.submit(rows).result(timeout=30)
+            expect(page.get_by_text("over 278 requests")).to_be_visible(timeout=PATIENCE)
+            # More come in, of a new tenant, while the page is open.
+            late = max(row.arrived_ns for row in rows) + 10**9
+            new = RequestRecord(
+                "test", "gateway", late, tenant="newcomer", total_seconds=0.5, outcome="ok"
+            )
+            writer.submit([new]).result(timeout=30)
+            expect(page.get_by_text("over 279 requests")).to_be_visible(timeout=PATIENCE)
+        finally:
+            writer.close()
+        page.get_by_role("combobox", name="Tenant").click()
+        expect(page.get_by_role("option", name="newcomer")).to_be_visible(timeout=PATIENCE)
+
+
+def test_the_app_ends_when_told_and_serves_no_other_name(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running(tmp_path / "none", log) as (url, app):
+        pool = urllib3.PoolManager(retries=False, timeout=5.0)
+        upgrade = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        }
+        stream = f"{url}/_stcore/stream"
+        foreign = {**upgrade, "Host": "evil.example", "Origin": "http://evil.example"}
+        assert pool.request("GET", stream, headers=foreign).status == 403
+        own = {**upgrade, "Origin": url}
+        assert pool.request("GET", stream, headers=own, preload_content=False).status == 101
+        app.send_signal(signal.SIGTERM)
+        assert app.wait(timeout=10) in (0, -signal.SIGTERM, 143)
+    assert "Traceback" not in log.read_text()

@@ -1,0 +1,128 @@
+"""The demo as a user starts it, scraped by a real Prometheus that answers every panel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tailscope.address import free
+from tailscope.records.reader import Reader
+from tests.agreement import check_page
+from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
+from tests.prometheus import Prometheus, running
+
+_PATIENCE = 90.0
+_WINDOWS = {**EVERYTHING, "__rate_interval": "10s", "__range": "1m"}
+
+MAY_BE_EMPTY = {
+    "Records kept and left out": "nothing is left out",
+    "Engine restarts": "it does not restart",
+}
+"""Panels without data in a healthy recording, and why."""
+
+
+class Demo(NamedTuple):
+    """The running demo: where its metrics and its store are."""
+
+    listen: str
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    data = tmp_path_factory.mktemp("store") / "data"
+    listen = str(free())
+    command = [sys.executable, "-m", "tailscope.cli", "demo", "--no-app"]
+    process = subprocess.Popen(
+        [*command, "--listen", listen, "--data", str(data), "--loops-before", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "Ctrl-C" in line:
+            break
+    else:
+        pytest.fail(f"the demo ended:\n{said}")
+    assert f"http://{listen}/metrics" in said
+    yield Demo(listen, data)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def prometheus(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with running(tmp_path_factory.mktemp("prometheus"), {"tailscope": demo.listen}) as server:
+        yield server
+
+
+def _empty(prometheus: Prometheus, asked: list[Asked]) -> list[str]:
+    """Titles of the panels whose expression gives nothing now."""
+    now = time.time()
+    found = []
+    for title, expr, instant in asked:
+        result = prometheus.at(expr, now) if instant else prometheus.over(expr, now - 60, now, 5)
+        if not result:
+            found.append(title)
+    return found
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
+def test_every_panel_shows_the_live_demo(prometheus: Prometheus, path: Path) -> None:
+    asked = [one for one in expressions(load(path), _WINDOWS) if one.title not in MAY_BE_EMPTY]
+    ends = time.monotonic() + _PATIENCE
+    while (empty := _empty(prometheus, asked)) and time.monotonic() < ends:
+        time.sleep(2)
+    assert not empty
+
+
+def test_tenants_and_the_slow_stage_are_in_the_metrics(demo: Demo, prometheus: Prometheus) -> None:
+    expr = "sum by (tenant) (tailscope_requests_total)"
+    ends = time.monotonic() + _PATIENCE
+    tenants: set[str] = set()
+    while len(tenants) < 4 and time.monotonic() < ends:
+        tenants = {one["metric"]["tenant"] for one in prometheus.at(expr, time.time())}
+        time.sleep(0.5)
+    assert tenants == {"acme", "globex", "initech", "umbrella"}
+    stages = {
+        one["metric"]["stage"]: float(one["value"][1])
+        for one in prometheus.at(
+            "sum by (stage) (tailscope_request_stage_seconds_sum)", time.time()
+        )
+    }
+    assert max(stages, key=lambda stage: stages[stage]) == "queue"
+
+
+def test_exemplars_lead_to_requests_of_the_store(demo: Demo) -> None:
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    with urlopen(Request(f"http://{demo.listen}/metrics", headers=accept), timeout=5) as answer:
+        assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+        text = answer.read().decode()
+    traces = {
+        sample.exemplar.labels["trace_id"]
+        for family in check_page(text, openmetrics=True)
+        if family.name == "tailscope_request_seconds"
+        for sample in family.samples
+        if sample.exemplar
+    }
+    assert traces
+    assert traces <= set(Reader(demo.data).requests().trace_id)
+
+
+def test_the_page_names_what_it_is(demo: Demo) -> None:
+    with urlopen(f"http://{demo.listen}/", timeout=5) as answer:
+        page = answer.read().decode()
+    assert re.search(r"<td>engine:127\.0\.0\.1:\d+</td><td>ok</td>", page)
+    assert "otlp:grpc" in page

@@ -1,0 +1,424 @@
+"""What a reader makes of a store: the join, the window, and reading while it is written."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tailscope.records.reader import Reader, ReaderError, join_records
+from tailscope.records.record import COLUMNS, RequestRecord
+from tailscope.records.samples import Sample
+from tailscope.records.schema import REQUESTS, VERSION, request_batch
+from tailscope.records.segments import frame, frames, listing
+from tailscope.records.store import Store
+from tests.process import until
+
+NOW_NS = 1_796_000_000_000_000_001  # odd, and beyond what a float holds
+SECOND = 10**9
+
+
+def engine(number: int, trace: str | None = None, **values: Any) -> RequestRecord:
+    arrived = values.pop("arrived_ns", NOW_NS + number)
+    return RequestRecord(
+        "vllm",
+        "engine",
+        arrived,
+        span_id=f"e{number:015x}",
+        trace_id=trace or f"{number + 1:032x}",
+        **{"outcome": "ok", **values},
+    )
+
+
+def gateway(number: int, trace: str | None = None, **values: Any) -> RequestRecord:
+    arrived = values.pop("arrived_ns", NOW_NS + number)
+    return RequestRecord(
+        "litellm",
+        "gateway",
+        arrived,
+        **{
+            "span_id": f"a{number:015x}",
+            "trace_id": trace or f"{number + 1:032x}",
+            "tenant": f"t{number}",
+            "outcome": "ok",
+            **values,
+        },
+    )
+
+
+def values(frame: pd.DataFrame, name: str) -> list[Any]:
+    """A column with None where nothing is known."""
+    return [None if pd.isna(value) else value for value in frame[name].tolist()]
+
+
+# The join
+
+
+def test_the_calling_span_is_the_best_key() -> None:
+    trace = "b" * 32
+    found = join_records(
+        [
+            engine(1, trace, parent_span_id="a" + "0" * 14 + "2"),
+            gateway(1, trace),
+            gateway(2, trace),
+        ]
+    )
+    assert values(found, "tenant") == ["t2", "t1"]
+    assert values(found, "joined") == ["parent", None]
+    assert values(found, "role") == ["engine", "gateway"]
+
+
+def test_a_trace_with_one_gateway_row_is_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = join_records([engine(1, parent_span_id="f" * 16), gateway(1)])
+    assert (values(found, "tenant"), values(found, "joined")) == (["t1"], ["trace"])
+
+
+def test_a_request_id_that_one_gateway_row_has_is_the_third() -> None:
+    rows = [engine(1, request_id="r"), gateway(7, request_id="r", trace_id=None)]
+    found = join_records(rows)
+    assert (values(found, "tenant"), values(found, "joined")) == (["t7"], ["request"])
+    twice = join_records([*rows, gateway(8, request_id="r", trace_id=None)])
+    assert values(twice, "joined") == [None] * 3
+    assert values(twice, "tenant") == [None, "t7", "t8"]
+
+
+def test_an_agents_trace_is_joined_call_by_call() -> None:
+    trace = "c" * 32
+    calls = range(5)
+    rows = [gateway(number, trace, tenant="agent" if number % 2 else "user") for number in calls]
+    rows += [engine(number, trace, parent_span_id=f"a{number:015x}") for number in calls]
+    found = join_records(rows)
+    assert values(found, "tenant") == ["user", "agent", "user", "agent", "user"]
+    assert values(found, "joined") == ["parent"] * 5
+
+
+def test_gateway_rows_of_a_trace_that_agree_give_the_tenant_and_nothing_else() -> None:
+    trace = "d" * 32
+    rows = [gateway(1, trace, tenant="x", status=200), gateway(2, trace, tenant="x", status=200)]
+    found = join_records([engine(3, trace), *rows])
+    mine = found[found["role"] == "engine"]
+    assert (values(mine, "tenant"), values(mine, "joined")) == (["x"], ["agreed"])
+    assert values(mine, "status") == [None]
+    assert len(found) == 3
+    rows[1].tenant = "y"
+    assert values(join_records([engine(3, trace), *rows]), "joined") == [None] * 3
+    rows[1].tenant = None
+    assert values(join_records([engine(3, trace), *rows]), "joined") == [None] * 3
+
+
+def test_two_engine_rows_of_one_call_have_the_same_partner() -> None:
+    parent = "a" + "0" * 14 + "1"
+    found = join_records(
+        [
+            engine(1, "e" * 32, parent_span_id=parent),
+            engine(2, "e" * 32, parent_span_id=parent),
+            gateway(1, "e" * 32),
+        ]
+    )
+    assert values(found, "tenant") == ["t1", "t1"]
+
+
+def test_rows_without_a_partner_stay_with_their_nulls() -> None:
+    found = join_records([engine(1), gateway(2, total_seconds=3.0, ttft_seconds=1.0)])
+    assert values(found, "tenant") == [None, "t2"]
+    assert values(found, "joined") == [None, None]
+    assert values(found, "client_seconds") == [None, 3.0]
+    assert values(found, "client_ttft_seconds") == [None, 1.0]
+    for name in ("ttft_seconds", "queue_seconds", "input_tokens", "model"):
+        assert values(found, name)[0] is None
+
+
+def test_rows_without_any_id_are_nobodys_partner() -> None:
+    lone = [
+        RequestRecord("file", "engine", NOW_NS),
+        RequestRecord("file", "gateway", NOW_NS, tenant="x"),
+    ]
+    assert values(join_records(lone), "tenant") == [None, "x"]
+
+
+def test_the_engine_keeps_its_own_and_takes_what_it_lacks() -> None:
+    found = join_records(
+        [
+            engine(1, total_seconds=1.0, output_tokens=5, model="m"),
+            gateway(
+                1, total_seconds=1.2, output_tokens=6, model="alias", cached_tokens=3, session="s"
+            ),
+        ]
+    ).iloc[0]
+    assert (found["total_seconds"], found["client_seconds"]) == (1.0, 1.2)
+    assert (found["output_tokens"], found["cached_tokens"]) == (5, 3)
+    assert (found["model"], found["session"], found["source"]) == ("m", "s", "vllm")
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "outcome"),
+    [
+        ("ok", "aborted", "aborted"),
+        ("ok", "ok", "ok"),
+        ("error", "ok", "error"),
+        ("error", None, "error"),
+        (None, "ok", "ok"),
+        (None, None, None),
+    ],
+)
+def test_the_client_is_right_about_giving_up(
+    mine: str | None, theirs: str | None, outcome: str | None
+) -> None:
+    found = join_records([engine(1, outcome=mine), gateway(1, outcome=theirs)])
+    assert values(found, "outcome") == [outcome]
+
+
+def test_a_row_that_came_twice_counts_once() -> None:
+    rows = [engine(1), engine(1), gateway(1), gateway(1), gateway(2, trace_id=None, span_id=None)]
+    rows.append(rows[-1])
+    found = join_records(rows)
+    assert values(found, "tenant") == ["t1", "t2"]
+
+
+def test_rows_without_a_span_are_the_same_only_in_every_column() -> None:
+    rows = [
+        RequestRecord("file", "gateway", NOW_NS, tenant=tenant, total_seconds=seconds)
+        for tenant, seconds in (("a", 1.0), ("b", 1.0), ("a", 2.0), ("a", 1.0))
+    ]
+    assert values(join_records(rows), "tenant") == ["a", "b", "a"]
+
+
+def test_the_same_span_id_in_two_traces_is_two_requests() -> None:
+    assert len(join_records([engine(1, "1" * 32), engine(1, "2" * 32)])) == 2
+
+
+@pytest.mark.parametrize("rows", [[], [engine(1)], [engine(1, ended_ns=NOW_NS + 1, status=200)]])
+def test_columns_have_one_type_whatever_is_in_them(rows: list[RequestRecord]) -> None:
+    frame = join_records(rows)
+    kinds = {str: "str", float: "float64", int: "Int64"}
+    expected = {name: kinds[kind] for name, kind in COLUMNS.items()}
+    expected |= {
+        "arrived_ns": "int64",
+        "client_seconds": "float64",
+        "client_ttft_seconds": "float64",
+        "joined": "str",
+    }
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == expected
+    assert len(frame) == len(rows)
+
+
+def test_times_are_exact_to_the_nanosecond() -> None:
+    found = join_records([engine(1, ended_ns=NOW_NS + 3), engine(2)])
+    assert found["arrived_ns"].tolist() == [NOW_NS + 1, NOW_NS + 2]
+    assert values(found, "ended_ns") == [NOW_NS + 3, None]
+    extreme = join_records([engine(1, arrived_ns=2**63 - 2, ended_ns=2**63 - 1)])
+    assert (extreme["arrived_ns"][0], extreme["ended_ns"][0]) == (2**63 - 2, 2**63 - 1)
+
+
+# The window
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    store = Store(tmp_path)
+    late = [gateway(1, arrived_ns=NOW_NS - 500 * SECOND)]
+    far = [gateway(2, arrived_ns=NOW_NS - 700 * SECOND)]
+    store.submit([engine(number) for number in range(4)]).result(10)
+    store.submit(late + far).result(10)
+    store.close()
+    return tmp_path
+
+
+def test_a_window_is_half_open(kept: Path) -> None:
+    reader = Reader(kept)
+    found = reader.requests(NOW_NS + 1, NOW_NS + 3)
+    assert found["arrived_ns"].tolist() == [NOW_NS + 1, NOW_NS + 2]
+
+
+def test_a_partner_outside_of_the_window_is_found_if_it_is_near(kept: Path) -> None:
+    found = Reader(kept).requests(NOW_NS, NOW_NS + 4)
+    assert values(found, "tenant") == [None, "t1", None, None]
+
+
+def test_a_partner_of_a_row_outside_of_the_window_is_not_shown_alone(kept: Path) -> None:
+    assert len(Reader(kept).requests(NOW_NS - 501 * SECOND, NOW_NS)) == 0
+    assert len(Reader(kept).requests(NOW_NS - 701 * SECOND, NOW_NS - 600 * SECOND)) == 1
+
+
+def test_the_span_is_that_of_all_rows(kept: Path) -> None:
+    assert Reader(kept).span() == (NOW_NS - 700 * SECOND, NOW_NS + 3)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_store_that_is_empty_or_not_there(tmp_path: Path, there: bool) -> None:
+    directory = tmp_path / "data"
+    if there:
+        Store(directory).close()
+    reader = Reader(directory)
+    assert reader.exists() is there
+    assert reader.span() is None
+    assert len(reader.requests()) == 0
+    assert len(reader.samples(["m"])) == 0
+
+
+def test_a_window_reads_only_the_row_groups_that_it_touches(tmp_path: Path) -> None:
+    folder = tmp_path / "requests"
+    folder.mkdir()
+    rows = [engine(number, arrived_ns=NOW_NS + number * 3600 * SECOND) for number in range(4)]
+    table = pa.Table.from_batches([request_batch(rows)])
+    path = folder / "0000000001-0000000001.parquet"
+    pq.write_table(table, path, row_group_size=1)
+    data = bytearray(path.read_bytes())
+    group = pq.read_metadata(path).row_group(3).column(0)
+    for position in range(group.data_page_offset, group.data_page_offset + 20):
+        data[position] ^= 0xFF  # the last hour cannot be read
+    path.write_bytes(data)
+    reader = Reader(tmp_path)
+    assert len(reader.requests(NOW_NS, NOW_NS + 1)) == 1
+    with pytest.raises(ReaderError, match="is damaged"):
+        reader.requests()
+
+
+# While it is written
+
+
+def test_a_tail_is_read_as_it_grows(tmp_path: Path) -> None:
+    store, reader = Store(tmp_path), Reader(tmp_path)
+    for number in range(5):
+        store.submit([engine(number)]).result(10)
+        assert len(reader.requests()) == number + 1
+    store.close()
+
+
+def test_every_row_is_seen_once_at_any_moment_of_sealing(tmp_path: Path) -> None:
+    store = Store(tmp_path, segment_bytes=20_000)
+    reader = Reader(tmp_path)
+    enough = threading.Event()
+    kept = [0]
+
+    def write() -> None:
+        while not enough.is_set():
+            store.submit([engine(kept[0])]).result(10)
+            kept[0] += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            at_least = kept[0]
+            arrived = (reader.requests()["arrived_ns"] - NOW_NS).tolist()
+            assert arrived == list(range(len(arrived)))
+            assert len(arrived) >= at_least
+    finally:
+        enough.set()
+        writer.join()
+    assert until(lambda: len(listing(tmp_path / "requests")[0]) > 1)
+    store.close()
+    assert len(reader.requests()) == kept[0]
+
+
+def test_two_threads_may_share_a_reader(tmp_path: Path) -> None:
+    store, reader = Store(tmp_path), Reader(tmp_path)
+    store.submit([engine(number) for number in range(100)]).result(10)
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(len(reader.requests()))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.close()
+    assert found == [100] * 4
+
+
+def test_a_store_that_was_deleted_and_begun_anew(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    for number in range(2):
+        store = Store(tmp_path)
+        store.submit([engine(number)]).result(10)
+        store.close()
+        assert (reader.requests()["arrived_ns"] - NOW_NS).tolist() == [number]
+        for path in (tmp_path / "requests").iterdir():
+            path.unlink()
+
+
+def test_a_torn_tail_is_not_shown(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.submit([engine(1)]).result(10)
+    store.submit([engine(2)]).result(10)
+    store.close()
+    path = tmp_path / "requests" / "0000000001.journal"
+    data = path.read_bytes()
+    *_, before, end = [offset for offset, _ in frames(path)]
+    reader = Reader(tmp_path)
+    for length in (before, before + 1, before + 12, end - 1):
+        path.write_bytes(data[:length])
+        assert len(reader.requests()) == 1
+    path.write_bytes(data)
+    assert len(reader.requests()) == 2
+
+
+# Other versions, and damage
+
+
+def segment(directory: Path, *payloads: pa.Buffer) -> None:
+    folder = directory / "requests"
+    folder.mkdir(exist_ok=True)
+    (folder / "0000000001.journal").write_bytes(b"".join(map(frame, payloads)))
+
+
+def test_an_older_store_lacks_columns(tmp_path: Path) -> None:
+    older = pa.schema([REQUESTS.field(name) for name in ("role", "source", "arrived_ns")])
+    older = older.with_metadata(REQUESTS.metadata)
+    rows = pa.RecordBatch.from_pylist(
+        [{"role": "engine", "source": "vllm", "arrived_ns": NOW_NS}], schema=older
+    )
+    segment(tmp_path, older.serialize(), rows.serialize())
+    found = Reader(tmp_path).requests()
+    assert (found["arrived_ns"][0], values(found, "tenant")) == (NOW_NS, [None])
+
+
+@pytest.mark.parametrize("form", ["journal", "parquet"])
+def test_a_newer_store_is_refused_each_time(tmp_path: Path, form: str) -> None:
+    newer = REQUESTS.with_metadata({"tailscope.schema": str(int(VERSION) + 1)})
+    rows = request_batch([engine(1)]).replace_schema_metadata(newer.metadata)
+    if form == "journal":
+        segment(tmp_path, newer.serialize(), rows.serialize())
+    else:
+        (tmp_path / "requests").mkdir()
+        table = pa.Table.from_batches([rows])
+        pq.write_table(table, tmp_path / "requests" / "0000000001-0000000001.parquet")
+    reader = Reader(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ReaderError, match=r"schema version 2.*install a newer tailscope"):
+            reader.requests()
+
+
+def test_a_damaged_file_is_named_and_not_quoted(tmp_path: Path) -> None:
+    segment(tmp_path, REQUESTS.serialize(), pa.py_buffer(b"s3cret" * 50))
+    with pytest.raises(ReaderError, match="requests is damaged") as caught:
+        Reader(tmp_path).requests()
+    assert "s3cret" not in str(caught.value)
+    folder = tmp_path / "requests"
+    (folder / "0000000001.journal").unlink()
+    (folder / "0000000001-0000000001.parquet").write_bytes(b"s3cret" * 50)
+    with pytest.raises(ReaderError, match="requests is damaged"):
+        Reader(tmp_path).requests()
+
+
+def test_samples_of_many_labels(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.submit_samples(
+        [
+            Sample(NOW_NS + 2, "a", '{"server":"x"}', 1.0),
+            Sample(NOW_NS + 1, "a", '{"rank":"0","server":"y"}', 2.0),
+            Sample(NOW_NS, "b", "{}", 3.0),
+        ]
+    )
+    store.close()
+    frame = Reader(tmp_path).samples(["a", "none"], NOW_NS, NOW_NS + 3)
+    assert frame["value"].tolist() == [2.0, 1.0]
+    assert values(frame, "server") == ["y", "x"]
+    assert values(frame, "rank") == ["0", None]
+    assert len(Reader(tmp_path).samples(["a"], NOW_NS + 2, NOW_NS + 3)) == 1
