@@ -31,7 +31,7 @@ run: $(VENV)/.app ## Start the demo, or the exporter and the app on ENGINE=http:
 .PHONY: test
 test: $(VENV)/.dev .tools/.ready lint ## Set up all that tests need, check the code and run every test
 	@echo "Running the tests: about 5 minutes on 2 cores."
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style and types
