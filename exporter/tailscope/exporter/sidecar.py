@@ -26,15 +26,14 @@ from tailscope.exporter.intake import Intake
 from tailscope.exporter.listeners import HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
-from tailscope.exporter.receiver import Receiver
 from tailscope.exporter.requestmetrics import RequestMetrics
 from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.sources.requestfile import RequestFileSource
-from tailscope.exporter.spans import SpanReader
-from tailscope.exporter.web import metrics_app, otlp_app
+from tailscope.exporter.web import metrics_app
 
 if TYPE_CHECKING:
     from tailscope.exporter.otlpgrpc import GrpcListener
+    from tailscope.exporter.receiver import Receiver
     from tailscope.records.store import Store
 
 log = logging.getLogger(__name__)
@@ -89,6 +88,9 @@ class Sidecar:
         self._listening: list[Health] = []
         apps = [(self._metrics_app(), metrics_socket)]
         if otlp_socket is not None:
+            # Imported only where it is wanted: protobuf takes 4 MiB.
+            from tailscope.exporter.otlphttp import otlp_app
+
             apps.append((otlp_app(self._receiver("otlp:http")), otlp_socket))
         self._http = HttpListeners(apps)
         self._grpc = self._grpc_listener()
@@ -105,6 +107,9 @@ class Sidecar:
         return sock
 
     def _receiver(self, name: str) -> Receiver:
+        from tailscope.exporter.receiver import Receiver
+        from tailscope.exporter.spans import SpanReader
+
         health = Health(name)
         self._listening.append(health)
         spans = SpanReader(engines(), self._config.tenant_attributes)
