@@ -66,6 +66,7 @@ class DcgmSource:
         name: Value of the ``source`` label.
         gives: UUID of each GPU that could be read last to what the page has of it: ``health``,
             ``activity`` and ``sm_active``, whether or not it is published.
+        indices: UUID of each GPU that is published to its index, as dcgm-exporter counts.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class DcgmSource:
         path = parts.path.rstrip("/") or dcgm.PATH
         self.name = f"dcgm:{_server(url)}"
         self.gives: Mapping[str, frozenset[str]] = {}
+        self.indices: Mapping[str, str] = {}
         self._shown = parts._replace(netloc=_server(url), path=path, query="", fragment="").geturl()
         self._deadline = deadline
         self._keep = keep
@@ -114,6 +116,7 @@ class DcgmSource:
             raise
         self.gives = {uuid: _gives(metrics) for uuid, metrics in page.metrics.items()}
         reading = Reading(self._chosen(page.numbers))
+        self.indices = {key.values[1]: key.values[0] for key in reading.numbers}
         sampled = self._sampler.observe(self._now(), reading.numbers)
         self._snapshot = _Snapshot(reading, sampled, self._own())
         self._store(reading)

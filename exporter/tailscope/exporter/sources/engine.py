@@ -44,7 +44,7 @@ class _Snapshot:
     reading: Reading
     sampled: Lines
     models: frozenset[str]
-    own: Mapping[str, list[Line]] = field(default_factory=dict)
+    own: Lines = field(default_factory=dict)
 
 
 class EngineSource:

@@ -48,6 +48,7 @@ class XidWatch:
         self._lock = threading.Lock()
         self._wanted: list[tuple[Any, Identity]] = []
         self._watched: dict[int, tuple[Any, Identity]] = {}
+        self._foreseen: dict[Key, float] = {}
         self._counts: Counter[tuple[tuple[str, ...], int]] = Counter()
         self._last: dict[tuple[str, ...], float] = {}
         self._set: Any = None
@@ -79,11 +80,7 @@ class XidWatch:
     def numbers(self) -> dict[Key, float]:
         """Return the counters; codes that are foreseen are there from the beginning."""
         with self._lock:
-            found = {
-                _key(identity.labels(), code): 0.0
-                for _, identity in self._watched.values()
-                for code in FORESEEN
-            }
+            found = dict(self._foreseen)
             found.update({_key(labels, code): n for (labels, code), n in self._counts.items()})
             found.update({Key(_LAST, labels): seen for labels, seen in self._last.items()})
         return found
@@ -127,6 +124,7 @@ class XidWatch:
             return
         with self._lock:
             self._watched[_address(handle)] = (handle, identity)
+            self._foreseen.update({_key(identity.labels(), code): 0.0 for code in FORESEEN})
 
     def _event(self, data: Any) -> None:
         identity = self._whose(data.device)
@@ -158,7 +156,7 @@ class XidWatch:
 
     def _drop(self) -> None:
         with self._lock:
-            self._watched = {}
+            self._watched, self._foreseen = {}, {}
             events, self._set = self._set, None
         if events is not None:
             try:
