@@ -16,6 +16,7 @@ from tailscope.exporter.exposition import (
     Family,
     Line,
     Lines,
+    Page,
     bound_text,
     number,
     render,
@@ -196,6 +197,23 @@ def test_the_writer_forgets_series_that_are_gone() -> None:
         assert [line.value for name in sorted(found) for line in found[name]] == [2, 2, 1]
     assert len(writer._buckets) < 120
     assert len(writer._layout.keys) == 1
+
+
+def test_a_page_shows_what_changed_and_keeps_the_rest() -> None:
+    requests = RequestMetrics()
+    page = Page()
+    health = Health("engine:a:1")
+    groups: list[Lines]
+    kept = [record("acme", f"{turn:032x}") for turn in range(3)]
+    for turn, one in enumerate(kept):
+        requests.observe(one, None)
+        if turn == 1:
+            health.success(0.5)
+        for openmetrics in (False, True):
+            groups = [requests.lines(), health.lines()]
+            fresh = render(groups, None, openmetrics)
+            assert page.render(groups, openmetrics) == fresh
+            assert page.render([requests.lines(), health.lines()], openmetrics) == fresh
 
 
 def test_a_reading_is_written_once() -> None:

@@ -173,34 +173,57 @@ def number(value: float) -> str:
     return _INFINITIES.get(text, text)
 
 
-def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetrics: bool) -> bytes:
-    """Write the whole exposition, metrics in the catalogue's order.
+class Page:
+    """The whole exposition, scrape after scrape; what did not change is not written again.
 
     Args:
-        groups: Lines of each publisher; several may give lines of the same metric.
         process: The collector of the process's own CPU, memory and descriptors.
-        openmetrics: OpenMetrics 1.0 with exemplars, else Prometheus text 0.0.4.
     """
-    found: dict[str, list[Line | Block]] = {}
-    for group in groups:
-        for name, some in group.items():
-            found.setdefault(name, []).extend(_parts(some))
-    out: list[str] = []
-    for name, metric in METRICS.items():
-        if lines := found.get(name):
-            _header(out, name, metric.kind, metric.help, openmetrics)
-            if openmetrics:
-                out += [_openmetrics(line) for line in lines]
-            else:
-                out += [_text(line) for line in lines]
-    for family in process.collect() if process else ():
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        _header(out, name, family.type, family.documentation, openmetrics)
-        out.extend(f"{sample.name} {number(sample.value)}" for sample in family.samples)
-    if openmetrics:
-        out.append("# EOF")
-    # A label may hold what is no UTF-8, for example from a file name; the page goes on.
-    return ("\n".join(out) + "\n").encode("utf-8", "replace")
+
+    def __init__(self, process: ProcessCollector | None = None) -> None:
+        self._process = process
+        self._written: dict[tuple[str, bool], tuple[list[Line | Block], str]] = {}
+
+    def render(self, groups: Iterable[Lines], openmetrics: bool) -> bytes:
+        """Write it, metrics in the catalogue's order.
+
+        Args:
+            groups: Lines of each publisher; several may give lines of the same metric.
+            openmetrics: OpenMetrics 1.0 with exemplars, else Prometheus text 0.0.4.
+        """
+        found: dict[str, list[Line | Block]] = {}
+        for group in groups:
+            for name, some in group.items():
+                found.setdefault(name, []).extend(_parts(some))
+        out = [
+            self._family(metric, parts, openmetrics)
+            for name, metric in METRICS.items()
+            if (parts := found.get(name))
+        ]
+        for family in self._process.collect() if self._process else ():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            out.append(_header(name, family.type, family.documentation, openmetrics))
+            out.extend(f"{sample.name} {number(sample.value)}" for sample in family.samples)
+        if openmetrics:
+            out.append("# EOF")
+        # A label may hold what is no UTF-8, for example from a file name; the page goes on.
+        return ("\n".join(out) + "\n").encode("utf-8", "replace")
+
+    def _family(self, metric: Metric, parts: list[Line | Block], openmetrics: bool) -> str:
+        # Blocks are the same or not; single lines are compared.
+        before = self._written.get((metric.name, openmetrics))
+        if before is not None and before[0] == parts:
+            return before[1]
+        write = _openmetrics if openmetrics else _text
+        header = _header(metric.name, metric.kind, metric.help, openmetrics)
+        text = "\n".join([header, *map(write, parts)])
+        self._written[metric.name, openmetrics] = (parts, text)
+        return text
+
+
+def render(groups: Iterable[Lines], process: ProcessCollector | None, openmetrics: bool) -> bytes:
+    """Write one exposition, as ``Page`` does."""
+    return Page(process).render(groups, openmetrics)
 
 
 def _text(line: Line | Block) -> str:
@@ -213,7 +236,6 @@ def _openmetrics(line: Line | Block) -> str:
     return f"{line.series} {number(line.value)}{line.exemplar}"
 
 
-def _header(out: list[str], name: str, kind: str, help: str, openmetrics: bool) -> None:
+def _header(name: str, kind: str, help: str, openmetrics: bool) -> str:
     family = name.removesuffix("_total") if openmetrics and kind == Kind.COUNTER else name
-    out.append(f"# HELP {family} {help}")
-    out.append(f"# TYPE {family} {kind}")
+    return f"# HELP {family} {help}\n# TYPE {family} {kind}"

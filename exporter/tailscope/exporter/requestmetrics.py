@@ -135,6 +135,7 @@ class RequestMetrics:
         self._names = (*(Bounded(_MAX_NAMES) for _ in REQUEST), Bounded(max_tenants))
         self._series: dict[tuple[str, ...], _Series] = {}
         self._known: dict[tuple[str, ...], tuple[_Series, _Series]] = {}
+        self._lines: dict[str, Family] | None = None
 
     def observe(self, engine: RequestRecord | None, gateway: RequestRecord | None) -> None:
         """Count one request, as its engine and its gateway saw it; one of them may be missing."""
@@ -149,6 +150,7 @@ class RequestMetrics:
             first.tenant or other.tenant or UNKNOWN_TENANT,
         )
         with self._lock:
+            self._lines = None
             of_place, of_tenant = self._known.get(labels) or self._bounded(labels)
             of_place.record(first)
             made = first.output_tokens
@@ -172,11 +174,13 @@ class RequestMetrics:
         return found
 
     def lines(self) -> dict[str, Family]:
-        """Return all lines by metric."""
-        found: dict[str, Family] = {}
+        """Return all lines by metric; the caller does not change them."""
         with self._lock:
-            for one in self._series.values():
-                one.lines(found)
+            found = self._lines
+            if found is None:
+                found = self._lines = {}
+                for one in self._series.values():
+                    one.lines(found)
         return found
 
 

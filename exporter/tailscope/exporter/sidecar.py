@@ -19,7 +19,7 @@ from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.config import Config, Target
-from tailscope.exporter.exposition import Line, Lines, render, series
+from tailscope.exporter.exposition import Line, Lines, Page, series
 from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
@@ -94,7 +94,7 @@ class Sidecar:
             apps.append((otlp_app(self._receiver("otlp:http")), otlp_socket))
         self._http = HttpListeners(apps)
         self._grpc = self._grpc_listener()
-        self._process = ProcessCollector(registry=None)
+        self._page = Page(ProcessCollector(registry=None))
         self.ports = {
             "listen": metrics_socket.getsockname()[1],
             "otlp_http": otlp_socket.getsockname()[1] if otlp_socket else None,
@@ -162,7 +162,7 @@ class Sidecar:
         for poller in self._shown():
             groups.extend(poller.lines())
         groups.extend(health.lines() for health in self._listening)
-        return render(groups, self._process, openmetrics)
+        return self._page.render(groups, openmetrics)
 
     def _self_lines(self) -> Lines:
         found: dict[str, Sequence[Line]] = {}
