@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import ProcessCollector
-from starlette.applications import Starlette
 
 from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
@@ -23,13 +22,13 @@ from tailscope.exporter.exposition import Line, Lines, Page, series
 from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
-from tailscope.exporter.listeners import HttpListeners, bind
+from tailscope.exporter.listeners import App, HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.requestmetrics import RequestMetrics
 from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.sources.requestfile import RequestFileSource
-from tailscope.exporter.web import metrics_app
+from tailscope.exporter.web import MetricsApp
 
 if TYPE_CHECKING:
     from tailscope.exporter.otlpgrpc import GrpcListener
@@ -86,7 +85,8 @@ class Sidecar:
             )
         ]
         self._listening: list[Health] = []
-        apps = [(self._metrics_app(), metrics_socket)]
+        page = MetricsApp(self.exposition, self._ready, self._healths, self._version)
+        apps: list[tuple[App, socket.socket]] = [(page, metrics_socket)]
         if otlp_socket is not None:
             # Imported only where it is wanted: protobuf takes 4 MiB.
             from tailscope.exporter.otlphttp import otlp_app
@@ -141,9 +141,6 @@ class Sidecar:
             return None, None
         source = self._engines[0]
         return source.server, source.model
-
-    def _metrics_app(self) -> Starlette:
-        return metrics_app(self.exposition, self._ready, self._healths, self._version)
 
     def _ready(self) -> bool:
         return self._http.serving and not self._stopping
