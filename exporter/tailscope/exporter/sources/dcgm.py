@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tailscope.address import server_name
 from tailscope.catalogue import METRICS, PREFIX, Kind, dcgm
 from tailscope.exporter.dcgmpage import DcgmPage, Page
 from tailscope.exporter.exposition import Line, Lines, series
@@ -81,10 +82,10 @@ class DcgmSource:
     ) -> None:
         parts = urlsplit(url)
         path = parts.path.rstrip("/") or dcgm.PATH
-        self.name = f"dcgm:{_server(url)}"
+        self.name = f"dcgm:{server_name(url)}"
         self.gives: Mapping[str, frozenset[str]] = {}
         self.indices: Mapping[str, str] = {}
-        self._shown = parts._replace(netloc=_server(url), path=path, query="", fragment="").geturl()
+        self._shown = f"{parts.scheme}://{server_name(url)}{path}"
         self._deadline = deadline
         self._keep = keep
         self._only_for = activity_only_for
@@ -256,8 +257,3 @@ def _of(some: Sequence[str], every: Mapping[str, frozenset[str]]) -> str:
     if len(some) == len(every):
         return "any"
     return some[0] if len(some) == 1 else f"{len(some)}"
-
-
-def _server(url: str) -> str:
-    """Return ``host:port`` of a URL, without the name and the password that may be in it."""
-    return urlsplit(url).netloc.rpartition("@")[2]

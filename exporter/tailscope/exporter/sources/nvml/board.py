@@ -178,6 +178,10 @@ class Board:
     def _sample(self, sample: Any) -> object:
         return self.device.call("nvmlGpmSampleGet", sample)
 
+    def profile(self, gi: int) -> str:
+        """Return the profile of an instance; empty if there is none of that number."""
+        return self._mig.profile(gi)
+
     def forget(self) -> None:
         """Pair no sample from before a fault with one from after it."""
         self._gpm.forget()

@@ -36,6 +36,7 @@ class _Instance:
     uuid: str
     device: Device
     gpm: Gpm
+    profile: str
     labels: tuple[str, ...]
     memory: dict[Key, float] = field(default_factory=dict)
     activity: dict[Key, float] = field(default_factory=dict)
@@ -114,6 +115,10 @@ class Mig:
             found.update(instance.activity)
             found.update(instance.memory)
         return found
+
+    def profile(self, gi: int) -> str:
+        """Return the profile of an instance; empty if there is none of that number."""
+        return next((one.profile for one in self._instances if one.gi == gi), "")
 
     def _turn(self) -> list[_Instance]:
         """The instances whose activity is read now; all when there was none yet."""
@@ -204,13 +209,14 @@ class Mig:
             hit = _PROFILE.search(library.text("nvmlDeviceGetName", handle))
         except (CallFailed, Unsupported):
             return None
-        labels = self._identity.labels(str(gi), hit[1] if hit else "")
+        profile = hit[1] if hit else ""
+        labels = self._identity.labels(str(gi), profile)
 
         def take(sample: Any) -> object:
             return parent.call("nvmlGpmMigSampleGet", gi, sample)
 
         gpm = Gpm(parent, take, labels, instance=True, clock=self._clock, shortest=self._shortest)
-        return _Instance(gi, uuid, Device(library, handle), gpm, labels)
+        return _Instance(gi, uuid, Device(library, handle), gpm, profile, labels)
 
     def free(self) -> None:
         """Give back what is held of NVML, which must be open."""

@@ -112,7 +112,7 @@ class NvmlSource:
             interval=self._interval,
             longest=self._longest,
         )
-        self._xid.add(handle, identity)
+        self._xid.add(handle, identity, board.profile)
         return board
 
     def _gpu(self, identity: Identity) -> Gpu:

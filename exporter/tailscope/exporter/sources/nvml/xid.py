@@ -30,6 +30,10 @@ _NO_INSTANCE = 0xFFFFFFFF
 _PAUSE_SECONDS = 1.0
 
 
+Profile = Callable[[int], str]
+"""Profile of the instance with a number; empty where it is not known."""
+
+
 class XidWatch:
     """Waits for events in a thread of its own.
 
@@ -49,6 +53,7 @@ class XidWatch:
         self._wanted: list[tuple[Any, Identity]] = []
         self._watched: dict[int, tuple[Any, Identity]] = {}
         self._foreseen: dict[Key, float] = {}
+        self._profiles: dict[str, Profile] = {}
         self._counts: Counter[tuple[tuple[str, ...], int]] = Counter()
         self._last: dict[tuple[str, ...], float] = {}
         self._set: Any = None
@@ -65,9 +70,16 @@ class XidWatch:
         self._stop.set()
         self._news.set()
 
-    def add(self, handle: Any, identity: Identity) -> None:
-        """Watch a GPU, until NVML is closed."""
+    def add(self, handle: Any, identity: Identity, profile: Profile) -> None:
+        """Watch a GPU, until NVML is closed.
+
+        Args:
+            handle: Its handle.
+            identity: Who it is.
+            profile: Tells the profile of an instance that an event names.
+        """
         with self._lock:
+            self._profiles[identity.uuid] = profile
             self._wanted.append((handle, identity))
         self._news.set()
 
@@ -131,7 +143,9 @@ class XidWatch:
         if identity is None or not int(data.eventType) & _XID_EVENT:
             return
         code, gi = int(data.eventData), int(data.gpuInstanceId)
-        labels = identity.labels("" if gi == _NO_INSTANCE else str(gi))
+        labels = identity.labels()
+        if gi != _NO_INSTANCE:
+            labels = identity.labels(str(gi), self._profiles[identity.uuid](gi))
         with self._lock:
             self._counts[labels, code] += 1
             self._last[labels] = self._now()
