@@ -104,6 +104,9 @@ MEANS: dict[str, tuple[str, float, dict[str, str]]] = {
     "FI_PROF_PCIE_TX_BYTES": ("pcie_tx_bytes_per_second", 1, {}),
     "FI_PROF_PCIE_RX_BYTES": ("pcie_rx_bytes_per_second", 1, {}),
     "FI_PROF_NVLINK_TX_BYTES": ("nvlink_tx_bytes_per_second", 1, {}),
+    "FI_DEV_NVLINK_BANDWIDTH_TOTAL": ("nvlink_bytes_per_second", 1024e3, {}),
+    "FI_DEV_NVLINK_THROUGHPUT_TOTAL": ("nvlink_bytes_per_second", 1024e3, {}),
+    "FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND": ("nvlink_bytes_per_second", 1, {}),
     "FI_PROF_NVLINK_RX_BYTES": ("nvlink_rx_bytes_per_second", 1, {}),
 }
 
@@ -117,7 +120,7 @@ EVENTS = re.compile(r"FI_DEV_XID_ERRORS?|EXP_XID_ERRORS_TOTAL")
 NONE = re.compile(
     r"FI_DEV_(ENC|DEC)_UTIL(_RATIO)?"
     r"|FI_DEV_VGPU_LICENSE_STATUS"
-    r"|FI_DEV_NVLINK_(BANDWIDTH_(TOTAL|L0)|THROUGHPUT_BYTES_PER_SECOND)"
+    r"|FI_DEV_NVLINK_(BANDWIDTH|THROUGHPUT)_L0"
     r"|FI_DEV_NVLINK_(CRC_FLIT|CRC_DATA|REPLAY|RECOVERY)_ERROR_COUNT_TOTAL"
     r"|FI_DEV_RETIRED_(SBE|DBE|PENDING)"
     r"|FI_DEV_ECC_(SBE|DBE)_AGG_TOTAL"

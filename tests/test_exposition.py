@@ -6,12 +6,23 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import Metric as Family
+from prometheus_client import Metric as Parsed
 from prometheus_client import ProcessCollector
 
 from tailscope.catalogue import METRICS
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.exposition import Line, Lines, bound_text, number, render, series
+from tailscope.exporter.exposition import (
+    Block,
+    Family,
+    Line,
+    Lines,
+    Page,
+    bound_text,
+    number,
+    render,
+    series,
+    template,
+)
 from tailscope.exporter.health import Health, SourceError
 from tailscope.exporter.histogram import Histogram
 from tailscope.exporter.reading import Buckets, Key, Reading, Writer
@@ -93,7 +104,7 @@ def test_promtool_finds_nothing(text: str) -> None:
 
 
 def test_both_formats_have_the_same_samples(text: str, openmetrics: str) -> None:
-    def samples(families: list[Family]) -> dict[tuple[object, ...], float]:
+    def samples(families: list[Parsed]) -> dict[tuple[object, ...], float]:
         return {
             (sample.name, *sorted(sample.labels.items())): sample.value
             for family in families
@@ -180,9 +191,56 @@ def test_an_engine_histogram_without_a_sum() -> None:
 def test_the_writer_forgets_series_that_are_gone() -> None:
     writer = Writer()
     for turn in range(3000):
-        key = Key("tailscope_engine_requests_running", ("vllm", "a:1", f"m{turn}", ""))
-        writer.lines(Reading({key: 1}))
-    assert len(writer._texts) < 1100
+        running = Key("tailscope_engine_requests_running", ("vllm", "a:1", f"m{turn}", ""))
+        queue = Key("tailscope_engine_queue_seconds", ("vllm", "a:1", f"m{turn}", ""))
+        found = writer.lines(Reading({running: 1}, {queue: Buckets({"+Inf": 2}, None)}))
+        assert [line.value for name in sorted(found) for line in found[name]] == [2, 2, 1]
+    assert len(writer._buckets) < 120
+    assert len(writer._layout.keys) == 1
+
+
+def test_a_page_shows_what_changed_and_keeps_the_rest() -> None:
+    requests = RequestMetrics()
+    page = Page()
+    health = Health("engine:a:1")
+    groups: list[Lines]
+    kept = [record("acme", f"{turn:032x}") for turn in range(3)]
+    for turn, one in enumerate(kept):
+        requests.observe(one, None)
+        if turn == 1:
+            health.success(0.5)
+        for openmetrics in (False, True):
+            groups = [requests.lines(), health.lines()]
+            fresh = render(groups, None, openmetrics)
+            assert page.render(groups, openmetrics) == fresh
+            assert page.render([requests.lines(), health.lines()], openmetrics) == fresh
+
+
+def test_a_reading_is_written_once() -> None:
+    writer = Writer()
+    key = Key("tailscope_engine_requests_running", ("vllm", "a:1", "m", ""))
+    reading = Reading({key: 1})
+    first = writer.lines(reading)
+    assert writer.lines(reading) is first
+    again = writer.lines(Reading({key: 2}))
+    assert [line.value for line in again[key.metric]] == [2]
+    assert [line.value for line in first[key.metric]] == [1]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e22, 0.1, 3.0])
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_a_block_writes_what_single_lines_do(value: float, openmetrics: bool) -> None:
+    texts = [series("tailscope_gpu_up", ("uuid",), (who,)) for who in ("100 %s %", NASTY)]
+    exemplars = ["", ' # {trace_id="ab"} 1.0 2.000']
+    block = Block(template(texts), (1.5, value), exemplars)
+    lines = [Line(texts[0], 1.5), Line(texts[1], value, exemplars[1])]
+    assert list(Family([block])) == lines
+    assert len(Family([block])) == 2
+    pages = [
+        render([{"tailscope_gpu_up": found}], None, openmetrics)
+        for found in (Family([block]), lines)
+    ]
+    assert pages[0] == pages[1]
 
 
 @pytest.mark.parametrize(

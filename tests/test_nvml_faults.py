@@ -388,6 +388,20 @@ def test_xid_events_are_counted(start: Start) -> None:
     assert stored == {("79", 2.0), ("31", 1.0), ("777", 1.0), ("144", 1.0)}
 
 
+def test_an_event_of_an_instance_has_its_profile(start: Start) -> None:
+    name = "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
+    split = {"gpu0__mig": 1, "gpu0__mig0__gi": 2, "gpu0__mig0__uuid": "MIG-a"}
+    rig = start(xids=0, gpu0__mig0__name=name, **split)
+    rig.read()
+    _watched(rig, 0)
+    rig.change(xids=2, xid__1="0:31:2", xid__2="0:31:5")
+    _until(rig, {("0", "2", "31", "restart_app"): 1.0, ("0", "5", "31", "restart_app"): 1.0})
+    page = rig.page()
+    assert page.get("gpu_xid_errors_total", gi="2", xid="31", profile="3g.40gb") == 1
+    # One that is not known is told by its number.
+    assert page.get("gpu_xid_errors_total", gi="5", xid="31", profile="") == 1
+
+
 def test_xid_counts_outlive_the_gpu_and_the_driver(start: Start) -> None:
     rig = start(count=2)
     rig.read()

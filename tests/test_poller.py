@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from tailscope.address import server_name
 from tailscope.catalogue import Engine
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.exposition import Lines
-from tailscope.exporter.fetch import MAX_BODY, Fetcher, server_name
+from tailscope.exporter.fetch import MAX_BODY, Fetcher
 from tailscope.exporter.health import Health, SourceError
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.sources.engine import EngineSource

@@ -41,9 +41,9 @@ from tailscope.exporter.listeners import HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.otlp import MAX_MESSAGE, BadMessage, TooLarge
 from tailscope.exporter.otlpgrpc import SERVICE, GrpcListener
+from tailscope.exporter.otlphttp import otlp_app
 from tailscope.exporter.receiver import Budget, Busy, Receiver, unpack
 from tailscope.exporter.spans import SpanReader
-from tailscope.exporter.web import otlp_app
 from tailscope.records.errors import StoreError, StoreFull
 from tailscope.records.reader import Reader
 from tests.otlp import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailscope.exporter.exposition import Line
+from tailscope.exporter.exposition import Lines
 from tailscope.exporter.reading import Key
 from tailscope.exporter.sampler import Sampler
 
@@ -19,7 +19,7 @@ INTEGRAL = "tailscope_engine_waiting_request_seconds_total"
 SAMPLED = "tailscope_engine_requests_waiting_sampled"
 
 
-def integral(lines: dict[str, list[Line]]) -> float:
+def integral(lines: Lines) -> float:
     (line,) = lines[INTEGRAL]
     return line.value
 

@@ -1,15 +1,17 @@
-"""Local addresses to listen on, and whether they are free."""
+"""Addresses: those to listen on, whether they are free, and URLs to read."""
 
 from __future__ import annotations
 
 import re
 import socket
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from tailscope.errors import UsageError
 
 _WILDCARDS = {"", "0.0.0.0", "::"}
 _HIGHEST_PORT = 65535
+_PORTS = {"http": 80, "https": 443}
 
 
 class Address(NamedTuple):
@@ -38,6 +40,54 @@ def parse(setting: str, text: str) -> Address:
     if not colon or not usable or not host:
         raise UsageError(f"{setting} {text}: give host:port, for example 127.0.0.1:9836")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def parse_url(setting: str, text: str, example: str) -> str:
+    """Check the URL of a server; one without a scheme is http.
+
+    Args:
+        setting: Name of the setting, for the message.
+        text: What the user gave.
+        example: A URL that would do, for the message.
+
+    Raises:
+        UsageError: If it is none, or holds a user or a password.
+    """
+    if "@" in text:
+        # Whatever stands before it may be a password: it is not repeated.
+        host = text.rpartition("@")[2]
+        raise UsageError(f"{setting} ...@{host}: a URL must hold no user and no password")
+    url = text if "://" in text else f"http://{text}"
+    if not _usable(url):
+        raise UsageError(f"{setting} {without_query(url)}: give a URL, for example {example}")
+    return url
+
+
+def without_query(url: str) -> str:
+    """Return a URL fit for a message: a query may hold a token."""
+    return url.partition("#")[0].partition("?")[0]
+
+
+def server_name(url: str) -> str:
+    """Return ``host:port`` of an http or https URL, the scheme's port where it names none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return str(Address(host, parts.port or _PORTS[parts.scheme]))
+
+
+def _usable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return (
+        parts.scheme in _PORTS
+        and re.fullmatch(r"[\w.:%-]+", parts.hostname or "") is not None
+        and port != 0
+        and url.isprintable()
+        and " " not in url
+    )
 
 
 def free(host: str = "127.0.0.1") -> Address:

@@ -198,11 +198,17 @@ METRICS: tuple[Metric, ...] = (
     _gauge("pcie_rx_bytes_per_second", "Rate received over PCIe.", Unit.BYTES_PER_SECOND),
     _gauge("nvlink_tx_bytes_per_second", "Rate sent over NVLink.", Unit.BYTES_PER_SECOND),
     _gauge("nvlink_rx_bytes_per_second", "Rate received over NVLink.", Unit.BYTES_PER_SECOND),
+    _gauge(
+        "nvlink_bytes_per_second",
+        "Rate over NVLink, both directions together.",
+        Unit.BYTES_PER_SECOND,
+    ),
     _counter("pcie_replays", "PCIe packets that had to be sent again."),
     # Faults
     _counter(
         "xid_errors",
-        "XID events that came while the exporter watched, by code and class of action.",
+        "XID events that came while the exporter watched, by code and class of action; where "
+        "DCGM tells only its last code, there may have been more.",
         labels=("xid", "action"),
         stored=True,
     ),

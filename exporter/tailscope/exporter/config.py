@@ -8,15 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
-from tailscope.address import Address
+from tailscope.address import Address, parse_url, server_name, without_query
 from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Engine
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
-from tailscope.exporter.fetch import server_name, without_query
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
 
 _T = TypeVar("_T")
@@ -269,32 +267,7 @@ def _target(text: str) -> Target:
         engine = known[name]
     else:
         url = text
-    if "@" in url:
-        # Whatever stands before it may be a password: it is not repeated.
-        host = url.rpartition("@")[2]
-        raise UsageError(f"--engine ...@{host}: a URL must hold no user and no password")
-    if "://" not in url:
-        url = f"http://{url}"
-    if not _usable(url):
-        shown = without_query(url)
-        raise UsageError(f"--engine {shown}: give a URL, for example http://127.0.0.1:8000")
-    return Target(url, engine)
-
-
-def _usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return False
-    host = parts.hostname or ""
-    return (
-        parts.scheme in ("http", "https")
-        and re.fullmatch(r"[\w.:%-]+", host) is not None
-        and port != 0
-        and url.isprintable()
-        and " " not in url
-    )
+    return Target(parse_url("--engine", url, "http://127.0.0.1:8000"), engine)
 
 
 def _off(parse: Callable[[str, str], _T], flag: str, text: str) -> _T | None:

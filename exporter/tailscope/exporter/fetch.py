@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 import time
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import urllib3
 
+from tailscope.address import without_query
 from tailscope.exporter.health import SourceError
 
 MAX_BODY = 16 << 20
@@ -20,7 +20,6 @@ _HEADERS = {
     # An engine beside us would spend more on packing than the wire is worth.
     "Accept-Encoding": "identity",
 }
-_PORTS = {"http": 80, "https": 443}
 
 
 class Body(NamedTuple):
@@ -37,19 +36,6 @@ class Body(NamedTuple):
         """
         kinds = ("application/json", "text/html")
         return next((kind for kind in kinds if kind.partition("/")[2] in self.content_type), "")
-
-
-def server_name(url: str) -> str:
-    """Return ``host:port`` of an http or https URL, the scheme's port where it names none."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = parts.port or _PORTS[parts.scheme]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def without_query(url: str) -> str:
-    """Return a URL fit for a message: a query may hold a token."""
-    return url.partition("#")[0].partition("?")[0]
 
 
 class Fetcher:

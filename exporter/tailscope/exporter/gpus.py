@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from urllib.parse import urlsplit
 
+from tailscope.address import parse_url
 from tailscope.errors import UsageError
-from tailscope.exporter.fetch import without_query
 from tailscope.exporter.poller import Source
 from tailscope.records.samples import Sample
 
@@ -38,20 +37,7 @@ def dcgm_url(choice: GpuChoice, url: str | None) -> str | None:
         raise UsageError(
             f"--gpu {choice}: reads no dcgm-exporter, and --dcgm-url names one; leave one out"
         )
-    if "@" in url:
-        # Whatever stands before it may be a password: it is not repeated.
-        host = url.rpartition("@")[2]
-        raise UsageError(f"--dcgm-url ...@{host}: a URL must hold no user and no password")
-    if "://" not in url:
-        url = f"http://{url}"
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise UsageError(f"--dcgm-url {without_query(url)}: give a URL, for example {DCGM_URL}")
-    return url
+    return parse_url("--dcgm-url", url, DCGM_URL)
 
 
 def gpu_sources(

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from tailscope.catalogue import Metric
-from tailscope.exporter.exposition import Line, bound_text, bucket, escape, series
+from tailscope.exporter.exposition import (
+    Block,
+    Family,
+    bound_text,
+    bucket,
+    escape,
+    series,
+    template,
+)
 
 _MAX_TRACE = 64
 """Longest trace id that becomes an exemplar; OpenMetrics allows 128 characters with the name."""
@@ -25,20 +33,23 @@ class Histogram:
         values: Label values in the order of ``metric.labels``.
     """
 
-    __slots__ = ("_bounds", "_buckets", "_counts", "_exemplars", "_lines", "_names", "_total")
+    __slots__ = ("_bounds", "_counts", "_exemplars", "_lines", "_template", "_total")
 
     def __init__(self, metric: Metric, values: Sequence[str]) -> None:
         self._bounds = metric.buckets
         texts = [*map(bound_text, metric.buckets), "+Inf"]
-        self._buckets = [bucket(metric, values, text) for text in texts]
-        self._names = (
-            series(f"{metric.name}_sum", metric.labels, values),
-            series(f"{metric.name}_count", metric.labels, values),
+        buckets = [bucket(metric, values, text) for text in texts]
+        self._template = template(
+            (
+                *buckets,
+                series(f"{metric.name}_sum", metric.labels, values),
+                series(f"{metric.name}_count", metric.labels, values),
+            )
         )
         self._counts = [0] * len(texts)
         self._exemplars: list[_Exemplar | None] = [None] * len(texts)
         self._total = 0.0
-        self._lines: list[Line] | None = None
+        self._lines: Family | None = None
 
     def observe(self, value: float, trace_id: str | None = None) -> None:
         """Count one value; its trace becomes the exemplar of its bucket."""
@@ -50,14 +61,15 @@ class Histogram:
             # Written out only when it is asked for: most are replaced before that.
             self._exemplars[index] = (trace_id, value, time.time())
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> Family:
         """Return the cumulative buckets, sum and count; the caller does not change the list."""
         if self._lines is None:
-            exemplars = [_text(one) if one else "" for one in self._exemplars]
-            found = list(map(Line, self._buckets, accumulate(self._counts), exemplars))
-            found.append(Line(self._names[0], self._total))
-            found.append(Line(self._names[1], found[-2].value))
-            self._lines = found
+            counts = tuple(accumulate(self._counts))
+            exemplars: list[str] = []
+            if any(self._exemplars):
+                exemplars = [_text(one) if one else "" for one in self._exemplars] + ["", ""]
+            values = (*counts, self._total, counts[-1])
+            self._lines = Family([Block(self._template, values, exemplars)])
         return self._lines
 
 

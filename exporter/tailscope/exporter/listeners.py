@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
 
 from tailscope.address import Address
 from tailscope.errors import UsageError
+
+App = Callable[..., Any]
+"""An ASGI application."""
 
 
 def bind(flag: str, address: Address) -> socket.socket:
@@ -41,7 +45,7 @@ class HttpListeners:
         apps: Application and listening socket.
     """
 
-    def __init__(self, apps: list[tuple[Starlette, socket.socket]]) -> None:
+    def __init__(self, apps: Sequence[tuple[App, socket.socket]]) -> None:
         self._servers = [
             (
                 uvicorn.Server(

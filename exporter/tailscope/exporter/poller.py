@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from typing import Protocol
 
-from tailscope.exporter.exposition import Line, Lines
+from tailscope.exporter.exposition import Lines
 from tailscope.exporter.health import Health, SourceError
 
 log = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class Poller:
 
     def lines(self) -> list[Lines]:
         """Return the lines of the source and of its health."""
-        own: Mapping[str, list[Line]] = self.watch().lines()
+        own = self.watch().lines()
         last = self._last_success
         fresh = last is not None and time.monotonic() - last <= STALE_INTERVALS * self._interval
         return [self.source.lines(fresh), own]

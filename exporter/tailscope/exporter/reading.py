@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from tailscope.catalogue import METRICS
-from tailscope.exporter.exposition import Line, bucket, series
+from tailscope.exporter.exposition import Block, Family, bucket, series, template
 
 
 class Key(NamedTuple):
@@ -46,44 +47,85 @@ class Reading:
         return len(self.numbers) + len(self.histograms)
 
 
-_SPARE = 1_000
-"""Texts that are remembered beyond twice those of the last reading."""
+_SPARE = 100
+"""Histograms whose texts that are remembered beyond twice those of the last reading."""
+
+
+class _Layout:
+    """Which numbers of a reading stand where on the page.
+
+    Args:
+        keys: The series, in the reading's order.
+    """
+
+    def __init__(self, keys: tuple[Key, ...]) -> None:
+        self.keys = keys
+        places: dict[str, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key.metric, []).append(place)
+        self._families = [
+            (name, template(map(_series, map(keys.__getitem__, found))), _picker(found))
+            for name, found in places.items()
+        ]
+
+    def blocks(self, values: tuple[float, ...]) -> dict[str, Family]:
+        """Put the values of a reading in."""
+        return {name: Family([Block(texts, pick(values))]) for name, texts, pick in self._families}
 
 
 class Writer:
     """Turns readings of one source into lines, and remembers the text of each series."""
 
     def __init__(self) -> None:
-        self._texts: dict[Key, str] = {}
-        self._buckets: dict[tuple[Key, tuple[str, ...]], list[str]] = {}
+        self._layout = _Layout(())
+        self._buckets: dict[tuple[Key, tuple[str, ...]], str] = {}
+        self._last: tuple[Reading, dict[str, Family]] | None = None
 
-    def lines(self, reading: Reading) -> dict[str, list[Line]]:
-        """Return the lines of a reading by metric."""
-        found: dict[str, list[Line]] = {}
-        if len(self._texts) + len(self._buckets) > 2 * len(reading) + _SPARE:
-            self._texts, self._buckets = {}, {}
-        for key, value in reading.numbers.items():
-            text = self._texts.get(key)
-            if text is None:
-                text = self._texts[key] = series(key.metric, METRICS[key.metric].labels, key.values)
-            found.setdefault(key.metric, []).append(Line(text, value))
+    def lines(self, reading: Reading) -> dict[str, Family]:
+        """Return the lines of a reading by metric; the caller does not change the lists."""
+        last = self._last
+        if last is not None and last[0] is reading:
+            return last[1]
+        layout, keys = self._layout, tuple(reading.numbers)
+        if keys != layout.keys:
+            layout = self._layout = _Layout(keys)
+        found = layout.blocks(tuple(reading.numbers.values()))
+        if len(self._buckets) > 2 * len(reading.histograms) + _SPARE:
+            self._buckets = {}
         for key, histogram in reading.histograms.items():
-            lines = found.setdefault(key.metric, [])
-            bounds = tuple(histogram.counts)
-            texts = self._buckets.get((key, bounds))
-            if texts is None:
-                texts = self._buckets[key, bounds] = self._bucket_texts(key, bounds)
-            counts = histogram.counts.values()
-            lines.extend(map(Line, texts, counts))
-            if histogram.sum is not None:
-                lines.append(Line(texts[-2], histogram.sum))
-            lines.append(Line(texts[-1], histogram.counts["+Inf"]))
+            found.setdefault(key.metric, Family()).append(self._block(key, histogram))
+        self._last = (reading, found)
         return found
 
-    def _bucket_texts(self, key: Key, bounds: tuple[str, ...]) -> list[str]:
-        metric = METRICS[key.metric]
-        return [
+    def _block(self, key: Key, histogram: Buckets) -> Block:
+        bounds = tuple(histogram.counts)
+        # A sum that is not known has no line, so that there are two texts.
+        known = histogram.sum is not None
+        place = (key, (*bounds, "sum") if known else bounds)
+        texts = self._buckets.get(place)
+        if texts is None:
+            texts = self._buckets[place] = _bucket_texts(key, bounds, known)
+        sums = () if histogram.sum is None else (histogram.sum,)
+        return Block(texts, (*histogram.counts.values(), *sums, histogram.counts["+Inf"]))
+
+
+def _picker(places: list[int]) -> Callable[[tuple[float, ...]], tuple[float, ...]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    place = places[0]
+    return lambda values: (values[place],)
+
+
+def _series(key: Key) -> str:
+    return series(key.metric, METRICS[key.metric].labels, key.values)
+
+
+def _bucket_texts(key: Key, bounds: tuple[str, ...], known: bool) -> str:
+    metric = METRICS[key.metric]
+    names = ("sum", "count") if known else ("count",)
+    return template(
+        (
             *(bucket(metric, key.values, bound) for bound in bounds),
-            series(f"{key.metric}_sum", metric.labels, key.values),
-            series(f"{key.metric}_count", metric.labels, key.values),
-        ]
+            *(series(f"{key.metric}_{name}", metric.labels, key.values) for name in names),
+        )
+    )

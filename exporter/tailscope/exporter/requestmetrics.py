@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from tailscope.catalogue import METRICS, PREFIX, STAGES
 from tailscope.catalogue.requests import REQUEST
-from tailscope.exporter.exposition import Line, series
+from tailscope.exporter.exposition import Family, Line, series
 from tailscope.exporter.histogram import Histogram
 from tailscope.records.record import UNKNOWN_TENANT, RequestRecord
 
@@ -113,14 +113,14 @@ class _Series:
         """Add to a counter; ``key`` is its name and its further labels."""
         self._counters[key] = self._counters.get(key, 0.0) + amount
 
-    def lines(self, found: dict[str, list[Line]]) -> None:
+    def lines(self, found: dict[str, Family]) -> None:
         """Add all lines to ``found``, by metric."""
         for key, histogram in self._histograms.items():
-            found.setdefault(PREFIX + key[0], []).extend(histogram.lines())
+            found.setdefault(PREFIX + key[0], Family()).extend(histogram.lines())
         for key, total in self._counters.items():
             name = PREFIX + key[0]
             text = series(name, METRICS[name].labels, (*self._labels, *key[1:]))
-            found.setdefault(name, []).append(Line(text, total))
+            found.setdefault(name, Family()).append(Line(text, total))
 
 
 class RequestMetrics:
@@ -135,6 +135,7 @@ class RequestMetrics:
         self._names = (*(Bounded(_MAX_NAMES) for _ in REQUEST), Bounded(max_tenants))
         self._series: dict[tuple[str, ...], _Series] = {}
         self._known: dict[tuple[str, ...], tuple[_Series, _Series]] = {}
+        self._lines: dict[str, Family] | None = None
 
     def observe(self, engine: RequestRecord | None, gateway: RequestRecord | None) -> None:
         """Count one request, as its engine and its gateway saw it; one of them may be missing."""
@@ -149,6 +150,7 @@ class RequestMetrics:
             first.tenant or other.tenant or UNKNOWN_TENANT,
         )
         with self._lock:
+            self._lines = None
             of_place, of_tenant = self._known.get(labels) or self._bounded(labels)
             of_place.record(first)
             made = first.output_tokens
@@ -171,12 +173,14 @@ class RequestMetrics:
             found = self._series[labels] = _Series(labels, plan)
         return found
 
-    def lines(self) -> dict[str, list[Line]]:
-        """Return all lines by metric."""
-        found: dict[str, list[Line]] = {}
+    def lines(self) -> dict[str, Family]:
+        """Return all lines by metric; the caller does not change them."""
         with self._lock:
-            for one in self._series.values():
-                one.lines(found)
+            found = self._lines
+            if found is None:
+                found = self._lines = {}
+                for one in self._series.values():
+                    one.lines(found)
         return found
 
 

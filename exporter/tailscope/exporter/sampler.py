@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tailscope.catalogue import METRICS, Metric
-from tailscope.exporter.exposition import Line, series
+from tailscope.exporter.exposition import Family, Line, series
 from tailscope.exporter.histogram import Histogram
 from tailscope.exporter.reading import Key
 
@@ -53,7 +53,7 @@ class Sampler:
         self._integrals: dict[Key, _Integral] = {}
         self._distributions: dict[Key, Histogram] = {}
 
-    def observe(self, now: float, numbers: Mapping[Key, float]) -> dict[str, list[Line]]:
+    def observe(self, now: float, numbers: Mapping[Key, float]) -> dict[str, Family]:
         """Take one sample of each gauge.
 
         Args:
@@ -63,20 +63,20 @@ class Sampler:
         Returns:
             Lines of the integrals and distributions of the series in ``numbers``.
         """
-        found: dict[str, list[Line]] = {}
+        found: dict[str, Family] = {}
         for key, value in numbers.items():
             if (metric := _INTEGRALS.get(key.metric)) is not None:
                 integral = self._integrals.get(key)
                 if integral is None:
                     integral = self._integrals[key] = _Integral(metric, key.values)
                 integral.observe(now, value, self._longest)
-                found.setdefault(metric.name, []).append(Line(integral.text, integral.total))
+                found.setdefault(metric.name, Family()).append(Line(integral.text, integral.total))
             if (metric := _DISTRIBUTIONS.get(key.metric)) is not None:
                 histogram = self._distributions.get(key)
                 if histogram is None:
                     histogram = self._distributions[key] = Histogram(metric, key.values)
                 histogram.observe(value)
-                found.setdefault(metric.name, []).extend(histogram.lines())
+                found.setdefault(metric.name, Family()).extend(histogram.lines())
         self._prune(numbers)
         return found
 

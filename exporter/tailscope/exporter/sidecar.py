@@ -13,28 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import ProcessCollector
-from starlette.applications import Starlette
 
 from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.config import Config, Target
-from tailscope.exporter.exposition import Line, Lines, render, series
+from tailscope.exporter.exposition import Line, Lines, Page, series
 from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
-from tailscope.exporter.listeners import HttpListeners, bind
+from tailscope.exporter.listeners import App, HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
-from tailscope.exporter.receiver import Receiver
 from tailscope.exporter.requestmetrics import RequestMetrics
 from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.sources.requestfile import RequestFileSource
-from tailscope.exporter.spans import SpanReader
-from tailscope.exporter.web import metrics_app, otlp_app
+from tailscope.exporter.web import MetricsApp
 
 if TYPE_CHECKING:
     from tailscope.exporter.otlpgrpc import GrpcListener
+    from tailscope.exporter.receiver import Receiver
     from tailscope.records.store import Store
 
 log = logging.getLogger(__name__)
@@ -87,12 +85,16 @@ class Sidecar:
             )
         ]
         self._listening: list[Health] = []
-        apps = [(self._metrics_app(), metrics_socket)]
+        page = MetricsApp(self.exposition, self._ready, self._healths, self._version)
+        apps: list[tuple[App, socket.socket]] = [(page, metrics_socket)]
         if otlp_socket is not None:
+            # Imported only where it is wanted: protobuf takes 4 MiB.
+            from tailscope.exporter.otlphttp import otlp_app
+
             apps.append((otlp_app(self._receiver("otlp:http")), otlp_socket))
         self._http = HttpListeners(apps)
         self._grpc = self._grpc_listener()
-        self._process = ProcessCollector(registry=None)
+        self._page = Page(ProcessCollector(registry=None))
         self.ports = {
             "listen": metrics_socket.getsockname()[1],
             "otlp_http": otlp_socket.getsockname()[1] if otlp_socket else None,
@@ -105,6 +107,9 @@ class Sidecar:
         return sock
 
     def _receiver(self, name: str) -> Receiver:
+        from tailscope.exporter.receiver import Receiver
+        from tailscope.exporter.spans import SpanReader
+
         health = Health(name)
         self._listening.append(health)
         spans = SpanReader(engines(), self._config.tenant_attributes)
@@ -137,9 +142,6 @@ class Sidecar:
         source = self._engines[0]
         return source.server, source.model
 
-    def _metrics_app(self) -> Starlette:
-        return metrics_app(self.exposition, self._ready, self._healths, self._version)
-
     def _ready(self) -> bool:
         return self._http.serving and not self._stopping
 
@@ -157,7 +159,7 @@ class Sidecar:
         for poller in self._shown():
             groups.extend(poller.lines())
         groups.extend(health.lines() for health in self._listening)
-        return render(groups, self._process, openmetrics)
+        return self._page.render(groups, openmetrics)
 
     def _self_lines(self) -> Lines:
         found: dict[str, Sequence[Line]] = {}

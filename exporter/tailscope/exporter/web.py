@@ -1,114 +1,38 @@
-"""The HTTP side: the metrics page, and OTLP over HTTP. Two applications, two listeners."""
+"""The metrics page, and what else a person or a probe asks the exporter for.
+
+Plain ASGI: four pages without parameters need no framework, which would take 3 MiB.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-
-from google.protobuf.json_format import MessageToJson
-from google.rpc.status_pb2 import Status
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from typing import Any, NamedTuple
 
 from tailscope.exporter.exposition import OPENMETRICS, TEXT
 from tailscope.exporter.health import Health
-from tailscope.exporter.otlp import MAX_MESSAGE, BadMessage, TooLarge
-from tailscope.exporter.receiver import Budget, Busy, Receiver
-from tailscope.records.errors import StoreError
 
-_PROTOBUF = "application/x-protobuf"
-_JSON = "application/json"
-_THREADS = 8
-_BODY_SECONDS = 10.0
-# google.rpc.Code
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 3, 8, 14
+_PLAIN = "text/plain; charset=utf-8"
+_HTML = "text/html; charset=utf-8"
+_METHODS = "GET, HEAD"
+_NOT_FOUND = b"Not found; there are /, /metrics, /-/healthy and /-/ready.\n"
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Scope = Mapping[str, Any]
 
 
-class TracesEndpoint:
-    """``POST /v1/traces``.
+class Answer(NamedTuple):
+    """What a page is answered with."""
 
-    Args:
-        receiver: Takes the messages.
-        body_seconds: Time that a sender has for a message.
-    """
-
-    def __init__(self, receiver: Receiver, body_seconds: float) -> None:
-        self._receiver = receiver
-        self._body_seconds = body_seconds
-        self._budget = Budget()
-        # Of its own, so that the metrics page has threads while these wait for the disk.
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="otlp-http")
-
-    async def post(self, request: Request) -> Response:
-        """Take one message; answers as the protocol says."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in (_PROTOBUF, _JSON):
-            return _answer(_PROTOBUF, 415, f"content type must be {_PROTOBUF} or {_JSON}")
-        encoding = request.headers.get("content-encoding", "").strip().lower()
-        body = bytearray()
-        taken = 0
-        try:
-            async with asyncio.timeout(self._body_seconds):
-                async for chunk in request.stream():
-                    if len(body) + len(chunk) > MAX_MESSAGE:
-                        return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
-                    self._budget.take(len(chunk))
-                    taken += len(chunk)
-                    body += chunk
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._accept, body, kind, encoding
-            )
-        except Busy as error:
-            return _answer(kind, 503, str(error))
-        except TimeoutError:
-            return _answer(kind, 408, f"the body took longer than {self._body_seconds:g} s")
-        except ClientDisconnect:
-            return Response(status_code=400)
-        finally:
-            self._budget.give(taken)
-
-    def _accept(self, body: bytearray, kind: str, encoding: str) -> Response:
-        try:
-            response = self._receiver.accept(body, encoding=encoding, json=kind == _JSON)
-        except BadMessage as error:
-            return _answer(kind, 400, str(error))
-        except TooLarge as error:
-            return _answer(kind, 413, str(error))
-        except StoreError as error:
-            return _answer(kind, 503, str(error))
-        if kind == _JSON:
-            return Response(MessageToJson(response), media_type=_JSON)
-        return Response(response.SerializeToString(), media_type=_PROTOBUF)
+    content: bytes
+    kind: str = _PLAIN
+    status: int = 200
+    allow: str = ""
 
 
-def _answer(kind: str, status: int, text: str) -> Response:
-    """An error as OTLP wants it: a google.rpc.Status in the encoding of the request."""
-    code = {503: _UNAVAILABLE, 413: _RESOURCE_EXHAUSTED}.get(status, _INVALID_ARGUMENT)
-    message = Status(code=code, message=text)
-    # Who is too slow is not waited for any longer.
-    headers = {503: {"Retry-After": "1"}, 408: {"Connection": "close"}}.get(status)
-    if kind == _JSON:
-        return Response(MessageToJson(message), status, headers, _JSON)
-    return Response(message.SerializeToString(), status, headers, _PROTOBUF)
-
-
-def otlp_app(receiver: Receiver, body_seconds: float = _BODY_SECONDS) -> Starlette:
-    """The application of the OTLP listener."""
-    traces = TracesEndpoint(receiver, body_seconds)
-    return Starlette(routes=[Route("/v1/traces", traces.post, methods=["POST"])])
-
-
-def metrics_app(
-    render: Callable[[bool], bytes],
-    ready: Callable[[], bool],
-    healths: Callable[[], list[Health]],
-    version: str,
-) -> Starlette:
+class MetricsApp:
     """The application of the metrics listener.
 
     Args:
@@ -118,30 +42,67 @@ def metrics_app(
         version: Version of the exporter.
     """
 
-    async def metrics(request: Request) -> Response:
-        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
-        content = await run_in_threadpool(render, openmetrics)
-        return Response(content, headers={"Content-Type": OPENMETRICS if openmetrics else TEXT})
+    def __init__(
+        self,
+        render: Callable[[bool], bytes],
+        ready: Callable[[], bool],
+        healths: Callable[[], list[Health]],
+        version: str,
+    ) -> None:
+        self._render = render
+        self._ready = ready
+        self._healths = healths
+        self._version = version
+        # One thread: two pages at a time would take twice the memory and, in Python, no less time.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
+        self._pages: Mapping[str, Callable[[Scope], Awaitable[Answer]]] = {
+            "/metrics": self._metrics,
+            "/-/healthy": self._healthy,
+            "/-/ready": self._is_ready,
+            "/": self._landing,
+        }
 
-    async def healthy(request: Request) -> Response:
-        return PlainTextResponse("Tailscope exporter is healthy.\n")
-
-    async def is_ready(request: Request) -> Response:
-        if ready():
-            return PlainTextResponse("Tailscope exporter is ready.\n")
-        return PlainTextResponse("Tailscope exporter starts or stops.\n", 503)
-
-    async def landing(request: Request) -> Response:
-        return HTMLResponse(landing_page(healths(), version))
-
-    return Starlette(
-        routes=[
-            Route("/metrics", metrics),
-            Route("/-/healthy", healthy),
-            Route("/-/ready", is_ready),
-            Route("/", landing),
+    async def __call__(self, scope: Scope, receive: object, send: Send) -> None:
+        """Answer one request."""
+        page = self._pages.get(scope["path"])
+        if page is None:
+            answer = Answer(
+                b"Not found; there are /, /metrics, /-/healthy and /-/ready.\n", status=404
+            )
+        elif scope["method"] not in ("GET", "HEAD"):
+            answer = Answer(b"Only GET and HEAD.\n", status=405, allow=_METHODS)
+        else:
+            answer = await page(scope)
+        headers = [
+            (b"content-type", answer.kind.encode()),
+            (b"content-length", str(len(answer.content)).encode()),
         ]
-    )
+        if answer.allow:
+            headers.append((b"allow", answer.allow.encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        # To HEAD, uvicorn sends no body.
+        await send({"type": "http.response.body", "body": answer.content})
+
+    async def _metrics(self, scope: Scope) -> Answer:
+        openmetrics = any(
+            name == b"accept" and b"application/openmetrics-text" in value
+            for name, value in scope["headers"]
+        )
+        loop = asyncio.get_running_loop()
+        content = await loop.run_in_executor(self._thread, self._render, openmetrics)
+        return Answer(content, OPENMETRICS if openmetrics else TEXT)
+
+    async def _healthy(self, scope: Scope) -> Answer:
+        return Answer(b"Tailscope exporter is healthy.\n")
+
+    async def _is_ready(self, scope: Scope) -> Answer:
+        if self._ready():
+            return Answer(b"Tailscope exporter is ready.\n")
+        return Answer(b"Tailscope exporter starts or stops.\n", status=503)
+
+    async def _landing(self, scope: Scope) -> Answer:
+        text = landing_page(self._healths(), self._version)
+        return Answer(text.encode("utf-8", "replace"), _HTML)
 
 
 _PAGE = """<!doctype html>

@@ -30,6 +30,7 @@ class Scale:
 AS_IS = Scale()
 PERCENT = Scale(over=100.0)
 MIB = Scale(times=float(1 << 20))
+THOUSAND_KIB = Scale(times=1024e3)
 MEGAHERTZ = Scale(times=1e6)
 MILLIJOULES = Scale(over=1e3)
 NANOSECONDS = Scale(over=1e9)

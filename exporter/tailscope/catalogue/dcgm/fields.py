@@ -12,6 +12,7 @@ from tailscope.catalogue.dcgm.field import (
     MILLIJOULES,
     NANOSECONDS,
     PERCENT,
+    THOUSAND_KIB,
     Field,
     Level,
     Scale,
@@ -67,6 +68,16 @@ FIELDS: tuple[Field, ...] = (
     _activity("pcie_rx_bytes_per_second", "PROF_PCIE_RX_BYTES", level=Level.BOARD),
     _activity("nvlink_tx_bytes_per_second", "PROF_NVLINK_TX_BYTES", level=Level.BOARD),
     _activity("nvlink_rx_bytes_per_second", "PROF_NVLINK_RX_BYTES", level=Level.BOARD),
+    # A rate, though old files call it a counter, and a total of links and of directions, not of
+    # time. DCGM takes KiB/s and divides by 1000, which it calls MB/s; the newest name is in bytes.
+    _field(
+        "nvlink_bytes_per_second",
+        {
+            "DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND": AS_IS,
+            "DEV_NVLINK_THROUGHPUT_TOTAL": THOUSAND_KIB,
+            "DEV_NVLINK_BANDWIDTH_TOTAL": THOUSAND_KIB,
+        },
+    ),
     # Utilisation: NVML has none for a GPU that is split, dcgm-exporter then says 0.
     _field(
         "utilization_ratio",

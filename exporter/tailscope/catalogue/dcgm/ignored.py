@@ -18,8 +18,8 @@ IGNORED: tuple[Ignored, ...] = (
     _ignore(_FI + r"DEV_(ENC|DEC)_UTIL(_RATIO)?", "video engines: no part of inference"),
     _ignore(_FI + r"DEV_VGPU_.*", "vGPU licences and instances"),
     _ignore(
-        _FI + r"DEV_NVLINK_(BANDWIDTH|THROUGHPUT)_(TOTAL|L\d+|BYTES_PER_SECOND|L\d+_BYTES_.*)",
-        "both directions in one rate; PROF_NVLINK_TX_BYTES and PROF_NVLINK_RX_BYTES are two",
+        _FI + r"DEV_NVLINK_(BANDWIDTH|THROUGHPUT)_L\d+(_BYTES_PER_SECOND)?",
+        "per link; the sum of them is mapped",
     ),
     _ignore(_FI + r"PROF_NVLINK_L\d+_(TX|RX)_BYTES", "per link; the sum of them is mapped"),
     _ignore(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tailscope.address import server_name
 from tailscope.catalogue import METRICS, PREFIX, Kind, dcgm
 from tailscope.exporter.dcgmpage import DcgmPage, Page
 from tailscope.exporter.exposition import Line, Lines, series
@@ -66,6 +67,7 @@ class DcgmSource:
         name: Value of the ``source`` label.
         gives: UUID of each GPU that could be read last to what the page has of it: ``health``,
             ``activity`` and ``sm_active``, whether or not it is published.
+        indices: UUID of each GPU that is published to its index, as dcgm-exporter counts.
     """
 
     def __init__(
@@ -80,9 +82,10 @@ class DcgmSource:
     ) -> None:
         parts = urlsplit(url)
         path = parts.path.rstrip("/") or dcgm.PATH
-        self.name = f"dcgm:{_server(url)}"
+        self.name = f"dcgm:{server_name(url)}"
         self.gives: Mapping[str, frozenset[str]] = {}
-        self._shown = parts._replace(netloc=_server(url), path=path, query="", fragment="").geturl()
+        self.indices: Mapping[str, str] = {}
+        self._shown = f"{parts.scheme}://{server_name(url)}{path}"
         self._deadline = deadline
         self._keep = keep
         self._only_for = activity_only_for
@@ -114,6 +117,7 @@ class DcgmSource:
             raise
         self.gives = {uuid: _gives(metrics) for uuid, metrics in page.metrics.items()}
         reading = Reading(self._chosen(page.numbers))
+        self.indices = {key.values[1]: key.values[0] for key in reading.numbers}
         sampled = self._sampler.observe(self._now(), reading.numbers)
         self._snapshot = _Snapshot(reading, sampled, self._own())
         self._store(reading)
@@ -253,8 +257,3 @@ def _of(some: Sequence[str], every: Mapping[str, frozenset[str]]) -> str:
     if len(some) == len(every):
         return "any"
     return some[0] if len(some) == 1 else f"{len(some)}"
-
-
-def _server(url: str) -> str:
-    """Return ``host:port`` of a URL, without the name and the password that may be in it."""
-    return urlsplit(url).netloc.rpartition("@")[2]

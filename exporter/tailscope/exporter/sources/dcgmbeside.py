@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -19,7 +18,6 @@ Uuids = Callable[[], frozenset[str]]
 
 _INFO = METRICS[f"{PREFIX}gpu_source_info"]
 _NOBODY = ("unreachable", "timeout")
-_WHO = re.compile(r'\{gpu="([^"]*)",uuid="([^"]*)"')
 
 
 class Need(Enum):
@@ -125,22 +123,17 @@ class DcgmBeside:
         fresh = fresh and self._answers and not twice
         found = dict(source.lines(fresh))
         if fresh:
-            found[_INFO.name] = self._infos(source, found)
+            found[_INFO.name] = self._infos(source)
         return found
 
-    def _infos(self, source: DcgmSource, found: Lines) -> list[Line]:
-        numbers = {
-            hit[2]: hit[1]
-            for lines in found.values()
-            for line in lines
-            if (hit := _WHO.search(line.series)) is not None
-        }
+    def _infos(self, source: DcgmSource) -> list[Line]:
+        indices = source.indices
         readings = (HEALTH, ACTIVITY) if self._need is Need.ALL else (ACTIVITY,)
         return [
-            Line(series(_INFO.name, _INFO.labels, (numbers[uuid], uuid, reading, "dcgm")), 1)
+            Line(series(_INFO.name, _INFO.labels, (indices[uuid], uuid, reading, "dcgm")), 1)
             for uuid, given in source.gives.items()
             for reading in readings
-            if reading in given and uuid in numbers
+            if reading in given and uuid in indices
         ]
 
     def close(self) -> None:

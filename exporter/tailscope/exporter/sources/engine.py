@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tailscope.address import server_name
 from tailscope.catalogue import METRICS, PREFIX, Engine
 from tailscope.exporter.exposition import Line, Lines, series
-from tailscope.exporter.fetch import Fetcher, server_name
+from tailscope.exporter.fetch import Fetcher
 from tailscope.exporter.health import SourceError, plain
 from tailscope.exporter.normalise import (
     Normaliser,
@@ -44,7 +45,7 @@ class _Snapshot:
     reading: Reading
     sampled: Lines
     models: frozenset[str]
-    own: Mapping[str, list[Line]] = field(default_factory=dict)
+    own: Lines = field(default_factory=dict)
 
 
 class EngineSource:

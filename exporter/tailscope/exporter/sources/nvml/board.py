@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tailscope.catalogue import METRICS, Kind
@@ -17,10 +17,14 @@ from tailscope.exporter.sources.nvml.ledger import Ledger
 from tailscope.exporter.sources.nvml.library import CallFailed, Library, NvmlError, Unsupported
 from tailscope.exporter.sources.nvml.mig import Mig
 from tailscope.exporter.sources.nvml.plausible import plausible
+from tailscope.exporter.sources.nvml.rotation import Rotation
 from tailscope.exporter.sources.nvml.throttle import Throttle
 
 _NO_PERMISSION = 4
 _LINK_RATES = {metric.value.metric: metric.unless for metric in GPM if metric.unless}
+
+_Asked = tuple[Call, list[tuple[Value, Key]]]
+"""A call, and the series of each of its values."""
 
 
 class Board:
@@ -63,18 +67,22 @@ class Board:
         self._request = request
         self._clock = clock
         labels = identity.labels()
-        self._calls = [
-            (call, [(value, Key(value.metric, labels + value.more)) for value in call.values])
-            for call in CALLS
-        ]
+        self._often, seldom = (
+            [
+                (call, [(value, Key(value.metric, labels + value.more)) for value in call.values])
+                for call in CALLS
+                if call.seldom is wanted
+            ]
+            for wanted in (False, True)
+        )
+        self._seldom = Rotation(seldom, interval, SELDOM_SECONDS)
         self._fields = Fields(device, labels, ledger)
         self._throttle = Throttle(device, labels, ledger, longest)
         shortest = shortest_window(interval)
         self._gpm = Gpm(device, self._sample, labels, clock=clock, shortest=shortest)
         self._mig = Mig(device, identity, clock=clock, interval=interval, shortest=shortest)
         self._doubt = Doubt()
-        self._seldom: dict[Key, float] = {}
-        self._seldom_read: float | None = None
+        self._slow: dict[Key, float] = {}
 
     def read(self) -> dict[Key, float]:
         """Read everything once.
@@ -86,25 +94,27 @@ class Board:
         """
         self.device.begin()
         now = self._clock()
-        numbers = self._ask(seldom=False)
+        numbers = self._ask(self._often)
         if self.device.dark:
             # The handle is no longer good, or the driver does not speak to us: ask no more.
             assert self.device.failure is not None  # noqa: S101 - for the type checker
             raise self.device.failure
-        if self._seldom_read is None or now - self._seldom_read >= SELDOM_SECONDS:
-            self._seldom, self._seldom_read = self._ask(seldom=True), now
-        numbers.update(self._seldom)
+        due = self._seldom.due()
+        for _, values in due:
+            for _, key in values:
+                self._slow.pop(key, None)
+        self._slow.update(self._ask(due))
+        numbers.update(self._slow)
         fields = self._fields.read()
         numbers.update(fields)
         numbers.update(self._throttle.read(now, fields.keys()))
         numbers.update(self._activities(numbers))
         return numbers
 
-    def _ask(self, seldom: bool) -> dict[Key, float]:
+    def _ask(self, calls: Iterable[_Asked]) -> dict[Key, float]:
         found: dict[Key, float] = {}
-        for call, values in self._calls:
-            if call.seldom is seldom:
-                self._ask_one(call, values, found)
+        for call, values in calls:
+            self._ask_one(call, values, found)
         return found
 
     def _ask_one(
@@ -167,6 +177,10 @@ class Board:
 
     def _sample(self, sample: Any) -> object:
         return self.device.call("nvmlGpmSampleGet", sample)
+
+    def profile(self, gi: int) -> str:
+        """Return the profile of an instance; empty if there is none of that number."""
+        return self._mig.profile(gi)
 
     def forget(self) -> None:
         """Pair no sample from before a fault with one from after it."""

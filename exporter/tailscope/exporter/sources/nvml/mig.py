@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,13 @@ from tailscope.exporter.sources.nvml.plausible import plausible
 LOOK_SECONDS = 5.0
 """Time after which instances are looked for again, and after which their memory is read."""
 
+_MOST_AT_ONCE = 4
+"""Instances that are read at a time. Each takes three calls, so that seven at a time would be too
+many; with more instances, each is read every second time, and its value is the mean of two
+intervals."""
+_ROOM = 2
+"""Instances up to which they are read in the same round in which they are looked for."""
+
 _MODE = (Way("nvmlDeviceGetMigMode"),)
 _PROFILE = re.compile(r"MIG (\S+)")
 
@@ -29,8 +36,10 @@ class _Instance:
     uuid: str
     device: Device
     gpm: Gpm
+    profile: str
     labels: tuple[str, ...]
     memory: dict[Key, float] = field(default_factory=dict)
+    activity: dict[Key, float] = field(default_factory=dict)
 
 
 class Mig:
@@ -63,7 +72,9 @@ class Mig:
         self._instances: list[_Instance] = []
         self._looked: float | None = None
         self._most: int | None = None
+        self._known = False
         self._next = 0
+        self._round = 0
 
     def mode(self) -> str:
         """Return whether the GPU is split: ``enabled``, ``disabled``, or nothing if it cannot be.
@@ -88,16 +99,37 @@ class Mig:
             GpuLost: If the GPU is lost.
             DriverGone: If NVML has to be opened anew.
         """
-        self._look()
+        turn = self._turn()
+        looked = self._look(turn)
+        if looked:
+            turn = self._turn()
+        if not looked or len(self._instances) <= _ROOM or not self._known:
+            for instance in turn if with_gpm else ():
+                instance.activity = self._activity(instance, request)
+            for instance in self._due():
+                instance.memory = _memory(instance)
+        self._known = True
+        self._round += 1
         found: dict[Key, float] = {}
         for instance in self._instances:
-            if with_gpm:
-                found.update(self._activity(instance, request))
-        for instance in self._due():
-            instance.memory = _memory(instance)
-        for instance in self._instances:
+            found.update(instance.activity)
             found.update(instance.memory)
         return found
+
+    def profile(self, gi: int) -> str:
+        """Return the profile of an instance; empty if there is none of that number."""
+        return next((one.profile for one in self._instances if one.gi == gi), "")
+
+    def _turn(self) -> list[_Instance]:
+        """The instances whose activity is read now; all when there was none yet."""
+        if not self._known:
+            return self._instances
+        groups = math.ceil(len(self._instances) / _MOST_AT_ONCE)
+        return [
+            instance
+            for place, instance in enumerate(self._instances)
+            if place % groups == self._round % groups
+        ]
 
     def _activity(self, instance: _Instance, request: Any) -> dict[Key, float]:
         try:
@@ -114,16 +146,19 @@ class Mig:
         self._next += some
         return due
 
-    def _look(self) -> None:
-        """See which instances there are.
+    def _look(self, turn: Iterable[_Instance]) -> bool:
+        """See which instances there are; returns whether all were looked for.
 
         The number of an instance is given again to the next one, so that each is asked for its
         UUID before its samples are paired.
+
+        Args:
+            turn: Those that are to be read now.
         """
         now = self._clock()
         fresh = self._looked is not None and now - self._looked < LOOK_SECONDS
-        if fresh and all(map(self._same, self._instances)):
-            return
+        if fresh and all(map(self._same, turn)):
+            return False
         self._looked = now
         known = {entry.uuid: entry for entry in self._instances}
         after: dict[int, _Instance] = {}
@@ -137,6 +172,7 @@ class Mig:
             if after.get(gone.gi) is not gone:
                 gone.gpm.free()
         self._instances = [after[gi] for gi in sorted(after)]
+        return True
 
     def _same(self, instance: _Instance) -> bool:
         library = self._parent.library
@@ -173,13 +209,14 @@ class Mig:
             hit = _PROFILE.search(library.text("nvmlDeviceGetName", handle))
         except (CallFailed, Unsupported):
             return None
-        labels = self._identity.labels(str(gi), hit[1] if hit else "")
+        profile = hit[1] if hit else ""
+        labels = self._identity.labels(str(gi), profile)
 
         def take(sample: Any) -> object:
             return parent.call("nvmlGpmMigSampleGet", gi, sample)
 
         gpm = Gpm(parent, take, labels, instance=True, clock=self._clock, shortest=self._shortest)
-        return _Instance(gi, uuid, Device(library, handle), gpm, labels)
+        return _Instance(gi, uuid, Device(library, handle), gpm, profile, labels)
 
     def free(self) -> None:
         """Give back what is held of NVML, which must be open."""
@@ -187,6 +224,7 @@ class Mig:
             instance.gpm.free()
         self._instances = []
         self._looked = None
+        self._known = False
 
 
 def _memory(instance: _Instance) -> dict[Key, float]:

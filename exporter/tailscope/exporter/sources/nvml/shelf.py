@@ -23,6 +23,11 @@ class Shelf:
         self._keep = keep
         self._texts: dict[Key, str] = {}
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is kept."""
+        return self._keep is not None
+
     def put(self, numbers: Mapping[Key, float]) -> None:
         """Hand over what was read now."""
         if self._keep is None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tailscope.catalogue import PREFIX
-from tailscope.exporter.exposition import Line, Lines
+from tailscope.exporter.exposition import Family, Lines
 from tailscope.exporter.health import SourceError
 from tailscope.exporter.poller import STALE_INTERVALS
 from tailscope.exporter.reading import Key, Reading, Writer
@@ -27,6 +27,9 @@ from tailscope.exporter.sources.nvml.xid import XidWatch
 from tailscope.records.samples import Sample
 
 log = logging.getLogger(__name__)
+
+_Written = tuple[tuple[Shown, ...], tuple[bool, ...], Mapping[Key, float], Lines]
+"""What the last page was made of, and its lines."""
 
 _CALL_ERRORS = f"{PREFIX}gpu_call_errors_total"
 
@@ -81,6 +84,7 @@ class NvmlSource:
         self._lock = threading.Lock()
         self._gpus: dict[str, Gpu] = {}
         self._shown: tuple[Shown, ...] = ()
+        self._written: _Written | None = None
 
     def read(self) -> str:
         """Read every GPU once; returns who answers.
@@ -108,7 +112,7 @@ class NvmlSource:
             interval=self._interval,
             longest=self._longest,
         )
-        self._xid.add(handle, identity)
+        self._xid.add(handle, identity, board.profile)
         return board
 
     def _gpu(self, identity: Identity) -> Gpu:
@@ -143,9 +147,11 @@ class NvmlSource:
             self._shown,
             tuple(sorted(shown, key=lambda entry: int(entry.identity.gpu))),
         )
-        # Of a GPU that is still being read there is nothing new to keep.
-        old = set(map(id, before))
-        self._shelf.put(self._numbers(entry for entry in self._shown if id(entry) not in old))
+        if self._shelf.wanted:
+            # Of a GPU that is still being read there is nothing new to keep.
+            old = set(map(id, before))
+            new = [entry for entry in self._shown if id(entry) not in old]
+            self._shelf.put({**self._numbers(new), **self._xid.numbers()})
 
     def _nameless(self, gpus: dict[str, Gpu]) -> list[Shown]:
         """GPUs that never said who they are."""
@@ -179,25 +185,37 @@ class NvmlSource:
     def lines(self, fresh: bool) -> Lines:
         """Return what was read of each GPU that is fresh, and of each whether it is up."""
         oldest = self._clock() - STALE_INTERVALS * self._interval
+        entries = self._shown
+        fit = tuple(fresh and entry.up and entry.read >= oldest for entry in entries)
+        more = {**self._xid.numbers(), **self._failures()}
+        written = self._written
+        if written is not None and written[0] is entries and written[1:3] == (fit, more):
+            return written[3]
         shown = [
-            entry if fresh and entry.up and entry.read >= oldest else Shown(entry.identity)
-            for entry in self._shown
+            entry if good else Shown(entry.identity)
+            for entry, good in zip(entries, fit, strict=True)
         ]
-        sampled: dict[str, list[Line]] = {}
+        found = self._write(shown, more)
+        self._written = (entries, fit, more, found)
+        return found
+
+    def _write(self, shown: Iterable[Shown], more: Mapping[Key, float]) -> Lines:
+        sampled: dict[str, Family] = {}
         for entry in shown:
             for name, lines in entry.sampled.items():
-                sampled.setdefault(name, []).extend(lines)
-        numbers = self._numbers(shown)
-        for labels, count in self._library.failures():
-            numbers[Key(_CALL_ERRORS, labels)] = float(count)
-        return {**self._writer.lines(Reading(numbers)), **sampled}
+                sampled.setdefault(name, Family()).extend(lines)
+        return {**self._writer.lines(Reading({**self._numbers(shown), **more})), **sampled}
+
+    def _failures(self) -> dict[Key, float]:
+        return {
+            Key(_CALL_ERRORS, labels): float(count) for labels, count in self._library.failures()
+        }
 
     def _numbers(self, shown: Iterable[Shown]) -> dict[Key, float]:
         found: dict[Key, float] = {}
         for entry in shown:
             found[up_key(entry.identity)] = float(entry.up)
             found.update(entry.numbers)
-        found.update(self._xid.numbers())
         return found
 
     def boards(self) -> frozenset[str]:

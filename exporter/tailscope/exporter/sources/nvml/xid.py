@@ -30,6 +30,10 @@ _NO_INSTANCE = 0xFFFFFFFF
 _PAUSE_SECONDS = 1.0
 
 
+Profile = Callable[[int], str]
+"""Profile of the instance with a number; empty where it is not known."""
+
+
 class XidWatch:
     """Waits for events in a thread of its own.
 
@@ -48,6 +52,8 @@ class XidWatch:
         self._lock = threading.Lock()
         self._wanted: list[tuple[Any, Identity]] = []
         self._watched: dict[int, tuple[Any, Identity]] = {}
+        self._foreseen: dict[Key, float] = {}
+        self._profiles: dict[str, Profile] = {}
         self._counts: Counter[tuple[tuple[str, ...], int]] = Counter()
         self._last: dict[tuple[str, ...], float] = {}
         self._set: Any = None
@@ -64,9 +70,16 @@ class XidWatch:
         self._stop.set()
         self._news.set()
 
-    def add(self, handle: Any, identity: Identity) -> None:
-        """Watch a GPU, until NVML is closed."""
+    def add(self, handle: Any, identity: Identity, profile: Profile) -> None:
+        """Watch a GPU, until NVML is closed.
+
+        Args:
+            handle: Its handle.
+            identity: Who it is.
+            profile: Tells the profile of an instance that an event names.
+        """
         with self._lock:
+            self._profiles[identity.uuid] = profile
             self._wanted.append((handle, identity))
         self._news.set()
 
@@ -79,11 +92,7 @@ class XidWatch:
     def numbers(self) -> dict[Key, float]:
         """Return the counters; codes that are foreseen are there from the beginning."""
         with self._lock:
-            found = {
-                _key(identity.labels(), code): 0.0
-                for _, identity in self._watched.values()
-                for code in FORESEEN
-            }
+            found = dict(self._foreseen)
             found.update({_key(labels, code): n for (labels, code), n in self._counts.items()})
             found.update({Key(_LAST, labels): seen for labels, seen in self._last.items()})
         return found
@@ -127,13 +136,16 @@ class XidWatch:
             return
         with self._lock:
             self._watched[_address(handle)] = (handle, identity)
+            self._foreseen.update({_key(identity.labels(), code): 0.0 for code in FORESEEN})
 
     def _event(self, data: Any) -> None:
         identity = self._whose(data.device)
         if identity is None or not int(data.eventType) & _XID_EVENT:
             return
         code, gi = int(data.eventData), int(data.gpuInstanceId)
-        labels = identity.labels("" if gi == _NO_INSTANCE else str(gi))
+        labels = identity.labels()
+        if gi != _NO_INSTANCE:
+            labels = identity.labels(str(gi), self._profiles[identity.uuid](gi))
         with self._lock:
             self._counts[labels, code] += 1
             self._last[labels] = self._now()
@@ -158,7 +170,7 @@ class XidWatch:
 
     def _drop(self) -> None:
         with self._lock:
-            self._watched = {}
+            self._watched, self._foreseen = {}, {}
             events, self._set = self._set, None
         if events is not None:
             try:
