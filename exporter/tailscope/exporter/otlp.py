@@ -9,7 +9,7 @@ Protocol: https://github.com/open-telemetry/opentelemetry-proto, ``trace/v1/trac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
@@ -18,6 +18,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from tailscope.exporter.spanshortcut import Shortcut
 
 MAX_MESSAGE = 16 << 20
 """Largest message, in bytes: as it comes, and unpacked."""
@@ -64,7 +66,11 @@ class Group(NamedTuple):
     """Spans of one resource; a span that is too large to be decoded is None."""
 
     resource: Resource
-    spans: Iterator[Span | None]
+    spans: Iterator[Span | Shortcut | None]
+
+
+Find = Callable[[memoryview], Shortcut | None]
+"""Finds a quick way to the record of a span; None where there is none."""
 
 
 _PACKAGE = "tailscope.otlp"
@@ -138,8 +144,12 @@ _decode_span = _message_class(_pool, "Span").FromString
 _decode_resource = _message_class(_pool, "Resource").FromString
 
 
-def read_protobuf(body: bytes | bytearray) -> Iterator[Group]:
+def read_protobuf(body: bytes | bytearray, find: Find | None = None) -> Iterator[Group]:
     """Walk a binary message, an ExportTraceServiceRequest.
+
+    Args:
+        body: The message.
+        find: Asked for each span before it is decoded.
 
     Raises:
         BadMessage: If it is none; also later, while the groups or their spans are walked.
@@ -152,7 +162,13 @@ def read_protobuf(body: bytes | bytearray) -> Iterator[Group]:
             # A field that comes twice is one message in two pieces.
             resource = b"".join(part for number, part in parts if number == 1)
             scopes = [part for number, part in parts if number == 2]
-            yield Group(decode_resource(resource), map(decode_span, walk.spans(scopes)))
+            yield Group(decode_resource(resource), _spans(walk.spans(scopes), find))
+
+
+def _spans(parts: Iterable[memoryview], find: Find | None) -> Iterator[Span | Shortcut | None]:
+    if find is None:
+        return map(decode_span, parts)
+    return (find(part) or decode_span(part) for part in parts)
 
 
 class _Walk:
@@ -171,10 +187,19 @@ class _Walk:
             self._left -= 1
             if self._left < 0:
                 raise TooLarge(f"more than {MAX_PARTS} spans, scopes and resources")
-            tag, position = _varint(view, position)
+            tag = view[position]
+            if tag < 0x80:
+                position += 1
+            else:
+                tag, position = _varint(view, position)
             kind = tag & 7
             if kind == 2:
-                length, position = _varint(view, position)
+                # Most lengths take two bytes; the call that reads any takes a microsecond.
+                if position + 1 < end and view[position] >= 0x80 > view[position + 1]:
+                    length = view[position] & 0x7F | view[position + 1] << 7
+                    position += 2
+                else:
+                    length, position = _varint(view, position)
                 yield tag >> 3, view[position : position + length]
                 position += length
             elif kind == 0:
