@@ -9,7 +9,7 @@ Protocol: https://github.com/open-telemetry/opentelemetry-proto, ``trace/v1/trac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
@@ -18,8 +18,6 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
-
-from tailscope.exporter.spanshortcut import Shortcut
 
 MAX_MESSAGE = 16 << 20
 """Largest message, in bytes: as it comes, and unpacked."""
@@ -63,14 +61,10 @@ class Span(Protocol):
 
 
 class Group(NamedTuple):
-    """Spans of one resource; a span that is too large to be decoded is None."""
+    """Spans of one resource, which are not decoded."""
 
     resource: Resource
-    spans: Iterator[Span | Shortcut | None]
-
-
-Find = Callable[[memoryview], Shortcut | None]
-"""Finds a quick way to the record of a span; None where there is none."""
+    spans: Iterator[memoryview | bytes]
 
 
 _PACKAGE = "tailscope.otlp"
@@ -144,15 +138,11 @@ _decode_span = _message_class(_pool, "Span").FromString
 _decode_resource = _message_class(_pool, "Resource").FromString
 
 
-def read_protobuf(body: bytes | bytearray, find: Find | None = None) -> Iterator[Group]:
+def read_protobuf(body: bytes | bytearray) -> Iterator[Group]:
     """Walk a binary message, an ExportTraceServiceRequest.
 
-    Args:
-        body: The message.
-        find: Asked for each span before it is decoded.
-
     Raises:
-        BadMessage: If it is none; also later, while the groups or their spans are walked.
+        BadMessage: If it is none; also later, while the groups are walked.
         TooLarge: If it holds too many parts.
     """
     walk = _Walk()
@@ -162,13 +152,7 @@ def read_protobuf(body: bytes | bytearray, find: Find | None = None) -> Iterator
             # A field that comes twice is one message in two pieces.
             resource = b"".join(part for number, part in parts if number == 1)
             scopes = [part for number, part in parts if number == 2]
-            yield Group(decode_resource(resource), _spans(walk.spans(scopes), find))
-
-
-def _spans(parts: Iterable[memoryview], find: Find | None) -> Iterator[Span | Shortcut | None]:
-    if find is None:
-        return map(decode_span, parts)
-    return (find(part) or decode_span(part) for part in parts)
+            yield Group(decode_resource(resource), walk.spans(scopes))
 
 
 class _Walk:

@@ -103,8 +103,7 @@ class Receiver:
         # One at a time: two would take twice the memory and, in Python, no less time.
         with self._decoding:
             plain = unpack(body, encoding)
-            groups = read_json(plain) if json else read_protobuf(plain, self._spans.find)
-            batch = self._spans.read(groups)
+            batch = self._spans.read(read_json(plain) if json else read_protobuf(plain))
             del plain
         rejected = self._intake.accept(
             self._health.source, batch.records, batch.rejected, batch.clamped

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
@@ -23,7 +24,7 @@ from tailscope.catalogue.spans import (
 )
 from tailscope.exporter.anyvalue import read_float, read_int, read_text
 from tailscope.exporter.otlp import Attributes, Group, Span, decode_span
-from tailscope.exporter.spanshortcut import EngineSpans, Shortcut, Shortcuts
+from tailscope.exporter.spanshortcut import EngineSpans, Shortcuts
 from tailscope.records.record import (
     COLUMNS,
     EARLIEST_NS,
@@ -31,6 +32,7 @@ from tailscope.records.record import (
     complete,
 )
 
+_AT_A_TIME = 1024
 _MAX_INT = 2**63 - 1
 _NO_SPAN, _NO_TRACE = bytes(8), bytes(16)
 _FAILED = Status.STATUS_CODE_ERROR
@@ -74,12 +76,15 @@ class SpanReader:
     Args:
         engines: Engines whose spans are read.
         tenant_attributes: Where the tenant is; the first attribute that is there wins.
+        quick: Whether spans of a known layout are read without protobuf.
     """
 
     def __init__(
         self,
         engines: Mapping[str, Engine],
         tenant_attributes: Sequence[str] = TENANT_ATTRIBUTES,
+        *,
+        quick: bool = True,
     ) -> None:
         self._engines = {
             engine.spans.name: _plan(engine.name, engine.spans)
@@ -88,23 +93,12 @@ class SpanReader:
         }
         self._gateway_slots = _slots(GATEWAY_ATTRIBUTES)
         self._tenant = tuple(tenant_attributes)
-        self._shortcuts = Shortcuts(
-            [
-                EngineSpans(
-                    one.name, one.spans.name, [*one.spans.attributes.items()], one.spans.request_id
-                )
-                for one in engines.values()
-                if one.spans
-            ],
-            self._tenant,
-        )
-
-    def find(self, part: memoryview) -> Shortcut | None:
-        """Find a quick way to the record of a span; one thread at a time."""
-        return self._shortcuts.find(part)
+        self._shortcuts = Shortcuts(_quick_spans(engines) if quick else (), self._tenant)
 
     def read(self, groups: Iterable[Group]) -> Batch:
-        """Turn a message into records. Spans that are no requests are passed over.
+        """Turn a message into records; one thread at a time.
+
+        Spans that are no requests are passed over.
 
         Raises:
             BadMessage: If the message is none after all.
@@ -114,21 +108,22 @@ class SpanReader:
         for resource, spans in groups:
             tenant = _first(resource.attributes, self._tenant)
             server = _first(resource.attributes, SERVER_ATTRIBUTES)
-            for span in spans:
-                record = self._record(span, tenant, server, batch)
-                if record is not None:
-                    batch.clamped += complete(record)
-                    batch.records.append(record)
+            while some := list(map(bytes, islice(spans, _AT_A_TIME))):
+                for found in self._shortcuts.read(some, tenant, server):
+                    record = (
+                        self._decoded(found, tenant, server, batch)
+                        if isinstance(found, bytes)
+                        else found
+                    )
+                    if record is not None:
+                        batch.clamped += complete(record)
+                        batch.records.append(record)
         return batch
 
-    def _record(
-        self, span: Span | Shortcut | None, tenant: str | None, server: str | None, batch: Batch
+    def _decoded(
+        self, part: bytes, tenant: str | None, server: str | None, batch: Batch
     ) -> RequestRecord | None:
-        if isinstance(span, Shortcut):
-            record = span.record(tenant, server)
-            if record is not None:
-                return record
-            span = decode_span(span.part)
+        span = decode_span(part)
         if span is None:
             batch.rejected["too_large"] += 1
             return None
@@ -170,6 +165,16 @@ class SpanReader:
         failed = span.status.code == _FAILED or "error.type" in attributes
         record.outcome = "error" if failed or (record.status or 0) >= 400 else "ok"
         return record
+
+
+def _quick_spans(engines: Mapping[str, Engine]) -> list[EngineSpans]:
+    return [
+        EngineSpans(
+            one.name, one.spans.name, tuple(one.spans.attributes.items()), one.spans.request_id
+        )
+        for one in engines.values()
+        if one.spans
+    ]
 
 
 def _plan(engine: str, mapping: SpanMapping) -> _Plan:

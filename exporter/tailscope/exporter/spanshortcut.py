@@ -8,7 +8,8 @@ any span with a value that is not plain; both ways lead to the same record.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from tailscope.exporter.spanlayout import (
@@ -29,11 +30,11 @@ MAX_LAYOUTS = 512
 
 _MAX_SIZE = 16 << 10
 _TRIES = 4
-_CREDIT = 1024
+_CREDIT = 2048
+_PRICE = 2
 _MAX_NUMBERS = 65_536
 _MAX_INT = 2**63 - 1
 _NO_SPAN, _NO_TRACE = bytes(8), bytes(16)
-_INDEX = {name: index for index, name in enumerate(COLUMNS)}
 _PLAIN = {(float, Held.DOUBLE), (int, Held.INTEGER), (str, Held.TEXT)}
 
 
@@ -70,116 +71,115 @@ class _Numbers(dict[bytes, int]):
 _numbers = _Numbers()
 
 
-class Shortcut:
-    """A span of a known layout, on its way to its record."""
-
-    __slots__ = ("_plan", "_values", "part")
-
-    def __init__(self, plan: _Plan, values: tuple[Any, ...], part: bytes) -> None:
-        self._plan = plan
-        self._values = values
-        self.part = part
-
-    def record(self, tenant: str | None, server: str | None) -> RequestRecord | None:
-        """Make the record; None if that takes the reader of spans.
-
-        Args:
-            tenant: What the resource says, for spans that name none.
-            server: What the resource says.
-        """
-        try:
-            return self._plan.record(self._values, tenant, server)
-        except (Odd, UnicodeDecodeError):
-            return None
-
-
 class _Plan:
     """What becomes of spans of one layout."""
 
-    __slots__ = (
-        "_doubles",
-        "_integers",
-        "_known",
-        "_parent",
-        "_patterns",
-        "_row",
-        "_texts",
-        "_trace",
-        "layout",
-    )
+    __slots__ = ("_columns", "_constant", "_layout", "_patterns", "_tenant", "read")
 
     def __init__(
         self, layout: Layout, spans: EngineSpans, tenant_attributes: Sequence[str]
     ) -> None:
-        self.layout = layout
         if not {SPAN, START, END} <= layout.fields.keys():
             raise Odd
-        self._known = [layout.fields[name] for name in (SPAN, START, END)]
-        self._parent, self._trace = layout.fields.get(PARENT), layout.fields.get(TRACE)
-        self._patterns = [pattern.fullmatch for pattern in spans.request_id]
         found = _chosen(layout.attributes, spans.columns)
         tenant = next((name for name in tenant_attributes if name in layout.attributes), None)
         if tenant is not None:
             found["tenant"] = layout.attributes[tenant]
         if any((COLUMNS[column], value.held) not in _PLAIN for column, value in found.items()):
             raise Odd
-        of_kind = {
-            held: [(_INDEX[column], one.place) for column, one in found.items() if one.held is held]
-            for held in Held
+        self.read = layout.read
+        self._layout = layout
+        self._columns = [(column, *value) for column, value in found.items()]
+        self._patterns = [pattern.fullmatch for pattern in spans.request_id]
+        self._tenant = tenant is not None
+        self._constant = {
+            "source": spans.engine,
+            "role": "engine",
+            "engine": spans.engine,
+            "outcome": "error" if layout.failed else "ok",
         }
-        self._doubles, self._integers = of_kind[Held.DOUBLE], of_kind[Held.INTEGER]
-        self._texts = of_kind[Held.TEXT]
-        self._row: list[Any] = [None] * len(COLUMNS)
-        self._row[_SOURCE] = self._row[_ENGINE] = spans.engine
-        self._row[_ROLE] = "engine"
-        self._row[_OUTCOME] = "error" if layout.failed else "ok"
 
-    def record(
-        self, values: tuple[Any, ...], tenant: str | None, server: str | None
-    ) -> RequestRecord | None:
-        span, start, end = self._known
-        parent, trace = self._parent, self._trace
-        row = self._row.copy()
-        row[_ARRIVED], row[_ENDED] = arrived, ended = values[start], values[end]
-        span_id = values[span]
-        if not EARLIEST_NS <= arrived <= _MAX_INT or not 0 < ended <= _MAX_INT:
-            return None
-        if span_id == _NO_SPAN:
-            return None
-        row[_SPAN_ID] = span_id.hex()
-        if parent is not None and (parent_id := values[parent]) != _NO_SPAN:
-            row[_PARENT_ID] = parent_id.hex()
-        if trace is not None and (trace_id := values[trace]) != _NO_TRACE:
-            row[_TRACE_ID] = trace_id.hex()
-        row[_TENANT], row[_SERVER] = tenant, server
-        for column, index in self._doubles:
-            value = values[index]
-            if value - value != 0:  # it is infinite or no number
-                return None
-            row[column] = value
-        for column, index in self._integers:
-            row[column] = _numbers[values[index]]
-        for column, index in self._texts:
-            row[column] = printable(values[index].decode())
-        request_id = row[_REQUEST_ID]
-        if request_id is not None:
-            for match in self._patterns:
-                if hit := match(request_id):
-                    row[_REQUEST_ID] = hit[1]
-                    break
-        return RequestRecord(*row)
+    def records(
+        self, spans: Sequence[tuple[Any, ...]], tenant: str | None, server: str | None
+    ) -> list[RequestRecord]:
+        """Make the records of spans.
+
+        Args:
+            spans: The values of each.
+            tenant: What the resource says, for spans that name none.
+            server: What the resource says.
+
+        Raises:
+            Odd: If a value is not plain.
+        """
+        values = list(zip(*spans, strict=True))
+        columns = self._identities(values)
+        for column, place, held in self._columns:
+            columns[column] = _READ[held](values[place])
+        if (request_ids := columns.get("request_id")) is not None:
+            columns["request_id"] = list(map(self._client_id, request_ids))
+        constant = {**self._constant, "server": server}
+        if not self._tenant:
+            constant["tenant"] = tenant
+        return list(
+            map(
+                RequestRecord,
+                *(columns.get(name) or repeat(constant.get(name), len(spans)) for name in COLUMNS),
+            )
+        )
+
+    def _identities(self, values: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+        fields = self._layout.fields
+        spans, starts, ends = (values[fields[name]] for name in (SPAN, START, END))
+        if _NO_SPAN in spans or min(starts) < EARLIEST_NS or min(ends) <= 0:
+            raise Odd
+        if max(starts) > _MAX_INT or max(ends) > _MAX_INT:
+            raise Odd
+        columns = {"arrived_ns": starts, "ended_ns": ends, "span_id": list(map(bytes.hex, spans))}
+        for name, column, nothing in (
+            (PARENT, "parent_span_id", _NO_SPAN),
+            (TRACE, "trace_id", _NO_TRACE),
+        ):
+            if name in fields:
+                ids = values[fields[name]]
+                columns[column] = (
+                    [None if one == nothing else one.hex() for one in ids]
+                    if nothing in ids
+                    else list(map(bytes.hex, ids))
+                )
+        return columns
+
+    def _client_id(self, text: str) -> str:
+        for match in self._patterns:
+            if hit := match(text):
+                return hit[1]
+        return text
 
 
-(
-    _SOURCE, _ROLE, _ARRIVED, _ENDED, _SPAN_ID, _PARENT_ID, _TRACE_ID, _REQUEST_ID, _TENANT,
-    _SERVER, _ENGINE, _OUTCOME,
-) = (
-    _INDEX[name]
-    for name in (
-        "source", "role", "arrived_ns", "ended_ns", "span_id", "parent_span_id", "trace_id",
-        "request_id", "tenant", "server", "engine", "outcome",
-    )
-)  # fmt: skip
+def _finite(column: Sequence[float]) -> Sequence[float]:
+    total = sum(column)
+    if total - total != 0:  # it is infinite or no number
+        raise Odd
+    return column
+
+
+def _whole(column: Sequence[bytes]) -> Sequence[int]:
+    return [_numbers[raw] for raw in column]
+
+
+def _texts(column: Sequence[bytes]) -> Sequence[str]:
+    try:
+        texts = [raw.decode() for raw in column]
+    except UnicodeDecodeError:
+        raise Odd from None
+    return texts if "".join(texts).isprintable() else list(map(printable, texts))
+
+
+_READ: dict[Held, Callable[[Any], Sequence[Any]]] = {
+    Held.DOUBLE: _finite,
+    Held.INTEGER: _whole,
+    Held.TEXT: _texts,
+}
 
 
 def _chosen(
@@ -214,26 +214,48 @@ class Shortcuts:
         # New layouts cost more than they bring where each span has another one.
         self._credit = _CREDIT
 
-    def find(self, part: memoryview) -> Shortcut | None:
-        """Find the way of a span; None if there is none."""
-        plans = self._plans.get(len(part)) or []
-        data = bytes(part)
-        for index, plan in enumerate(plans):
-            values = plan.layout.read(data)
-            if values is not None:
-                if index:
-                    plans.insert(0, plans.pop(index))
-                if self._credit < _CREDIT:
-                    self._credit += 1
-                return Shortcut(plan, values, data)
-        if self._credit <= 0 or len(data) > _MAX_SIZE or not any(n in data for n in self._names):
-            return None
-        self._credit -= 1
-        return self._learn(data)
+    def read(
+        self, parts: Sequence[bytes], tenant: str | None, server: str | None
+    ) -> list[RequestRecord | bytes]:
+        """Make the records of spans, in their order; what takes the careful way stays as it is.
 
-    def _learn(self, data: bytes) -> Shortcut | None:
+        Args:
+            parts: The spans.
+            tenant: What their resource says, for those that name none.
+            server: What their resource says.
+        """
+        found: list[RequestRecord | bytes] = list(parts)
+        groups: dict[_Plan, tuple[list[int], list[tuple[Any, ...]]]] = {}
+        for index, part in enumerate(parts):
+            plans = self._plans.get(len(part)) or []
+            for place, plan in enumerate(plans):
+                values = plan.read(part)
+                if values is not None:
+                    if place:
+                        plans.insert(0, plans.pop(place))
+                    break
+            else:
+                if (learnt := self._learn(part)) is None:
+                    continue
+                plan, values = learnt
+            group = groups.get(plan)
+            if group is None:
+                group = groups[plan] = ([], [])
+            group[0].append(index)
+            group[1].append(values)
+        for plan, (indexes, spans) in groups.items():
+            self._credit = min(_CREDIT, self._credit + len(spans))
+            for index, record in zip(indexes, _records(plan, spans, tenant, server), strict=True):
+                if record is not None:
+                    found[index] = record
+        return found
+
+    def _learn(self, part: bytes) -> tuple[_Plan, tuple[Any, ...]] | None:
+        if self._credit <= 0 or len(part) > _MAX_SIZE or not any(n in part for n in self._names):
+            return None
+        self._credit -= _PRICE
         try:
-            layout = Layout(data, self._wanted)
+            layout = Layout(part, self._wanted)
             spans = self._engines.get(layout.name)
             if spans is None:
                 return None
@@ -243,9 +265,21 @@ class Shortcuts:
         if self._count >= MAX_LAYOUTS:
             self._plans.clear()
             self._count = 0
-        plans = self._plans.setdefault(len(data), [])
+        plans = self._plans.setdefault(len(part), [])
         plans.insert(0, plan)
         self._count += 1 - len(plans[_TRIES:])
         del plans[_TRIES:]
-        values = layout.read(data)
-        return None if values is None else Shortcut(plan, values, data)
+        values = layout.read(part)
+        return None if values is None else (plan, values)
+
+
+def _records(
+    plan: _Plan, spans: Sequence[tuple[Any, ...]], tenant: str | None, server: str | None
+) -> Sequence[RequestRecord | None]:
+    try:
+        return plan.records(spans, tenant, server)
+    except Odd:
+        if len(spans) == 1:
+            return [None]
+    # One of them is odd; the others go the quick way by themselves.
+    return [one for span in spans for one in _records(plan, [span], tenant, server)]
