@@ -42,7 +42,7 @@ def shares(reader: SpanReader, body: bytes) -> tuple[int, int]:
 
 
 def quick(reader: SpanReader, part: bytes) -> bool:
-    return isinstance(reader._shortcuts.read([part], None, None)[0], RequestRecord)
+    return isinstance(reader._shortcuts.read([part], None, None)[0][0], RequestRecord)
 
 
 @pytest.mark.parametrize("run", ["run1", "run2", "run11"])

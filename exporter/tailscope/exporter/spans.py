@@ -109,13 +109,12 @@ class SpanReader:
             tenant = _first(resource.attributes, self._tenant)
             server = _first(resource.attributes, SERVER_ATTRIBUTES)
             while some := list(map(bytes, islice(spans, _AT_A_TIME))):
-                for found in self._shortcuts.read(some, tenant, server):
-                    record = (
-                        self._decoded(found, tenant, server, batch)
-                        if isinstance(found, bytes)
-                        else found
-                    )
-                    if record is not None:
+                found, clamped = self._shortcuts.read(some, tenant, server)
+                batch.clamped += clamped
+                for one in found:
+                    if not isinstance(one, bytes):
+                        batch.records.append(one)
+                    elif (record := self._decoded(one, tenant, server, batch)) is not None:
                         batch.clamped += complete(record)
                         batch.records.append(record)
         return batch

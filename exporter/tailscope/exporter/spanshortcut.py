@@ -23,7 +23,15 @@ from tailscope.exporter.spanlayout import (
     Odd,
     Value,
 )
-from tailscope.records.record import COLUMNS, EARLIEST_NS, RequestRecord, printable
+from tailscope.records.record import (
+    COLUMNS,
+    EARLIEST_NS,
+    MAX_MEASURED,
+    MEASURED,
+    RequestRecord,
+    complete,
+    printable,
+)
 
 MAX_LAYOUTS = 512
 """Layouts that are remembered; when there are more, all are forgotten."""
@@ -101,8 +109,8 @@ class _Plan:
 
     def records(
         self, spans: Sequence[tuple[Any, ...]], tenant: str | None, server: str | None
-    ) -> list[RequestRecord]:
-        """Make the records of spans.
+    ) -> tuple[list[RequestRecord], int]:
+        """Make the records of spans, complete; returns also how many negative times were set to 0.
 
         Args:
             spans: The values of each.
@@ -118,15 +126,13 @@ class _Plan:
             columns[column] = _READ[held](values[place])
         if (request_ids := columns.get("request_id")) is not None:
             columns["request_id"] = list(map(self._client_id, request_ids))
+        plain = _completed(columns)
         constant = {**self._constant, "server": server}
         if not self._tenant:
             constant["tenant"] = tenant
-        return list(
-            map(
-                RequestRecord,
-                *(columns.get(name) or repeat(constant.get(name), len(spans)) for name in COLUMNS),
-            )
-        )
+        rows = [columns.get(name) or repeat(constant.get(name), len(spans)) for name in COLUMNS]
+        records = list(map(RequestRecord, *rows))
+        return records, 0 if plain else sum(map(complete, records))
 
     def _identities(self, values: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
         fields = self._layout.fields
@@ -154,6 +160,22 @@ class _Plan:
             if hit := match(text):
                 return hit[1]
         return text
+
+
+def _completed(columns: dict[str, Sequence[Any]]) -> bool:
+    """Add the columns that follow from others, as ``complete`` does; whether that was all."""
+    stages = [columns.get(name) for name in ("ttft_seconds", "queue_seconds", "prefill_seconds")]
+    if "frontend_seconds" not in columns and None not in stages:
+        columns["frontend_seconds"] = [
+            ttft - queue - prefill for ttft, queue, prefill in zip(*stages, strict=True)
+        ]
+    if "total_seconds" not in columns:
+        columns["total_seconds"] = [
+            (end - start) / 1e9
+            for start, end in zip(columns["arrived_ns"], columns["ended_ns"], strict=True)
+        ]
+    measured = [columns[name] for name in MEASURED if name in columns]
+    return all(min(column) >= 0 and max(column) <= MAX_MEASURED for column in measured)
 
 
 def _finite(column: Sequence[float]) -> Sequence[float]:
@@ -216,8 +238,10 @@ class Shortcuts:
 
     def read(
         self, parts: Sequence[bytes], tenant: str | None, server: str | None
-    ) -> list[RequestRecord | bytes]:
+    ) -> tuple[list[RequestRecord | bytes], int]:
         """Make the records of spans, in their order; what takes the careful way stays as it is.
+
+        Returns also how many negative times were set to 0.
 
         Args:
             parts: The spans.
@@ -225,6 +249,7 @@ class Shortcuts:
             server: What their resource says.
         """
         found: list[RequestRecord | bytes] = list(parts)
+        clamped = 0
         groups: dict[_Plan, tuple[list[int], list[tuple[Any, ...]]]] = {}
         for index, part in enumerate(parts):
             plans = self._plans.get(len(part)) or []
@@ -245,10 +270,12 @@ class Shortcuts:
             group[1].append(values)
         for plan, (indexes, spans) in groups.items():
             self._credit = min(_CREDIT, self._credit + len(spans))
-            for index, record in zip(indexes, _records(plan, spans, tenant, server), strict=True):
+            records, mended = _records(plan, spans, tenant, server)
+            clamped += mended
+            for index, record in zip(indexes, records, strict=True):
                 if record is not None:
                     found[index] = record
-        return found
+        return found, clamped
 
     def _learn(self, part: bytes) -> tuple[_Plan, tuple[Any, ...]] | None:
         if self._credit <= 0 or len(part) > _MAX_SIZE or not any(n in part for n in self._names):
@@ -275,11 +302,12 @@ class Shortcuts:
 
 def _records(
     plan: _Plan, spans: Sequence[tuple[Any, ...]], tenant: str | None, server: str | None
-) -> Sequence[RequestRecord | None]:
+) -> tuple[Sequence[RequestRecord | None], int]:
     try:
         return plan.records(spans, tenant, server)
     except Odd:
         if len(spans) == 1:
-            return [None]
+            return [None], 0
     # One of them is odd; the others go the quick way by themselves.
-    return [one for span in spans for one in _records(plan, [span], tenant, server)]
+    some = [_records(plan, [span], tenant, server) for span in spans]
+    return [one for ones, _ in some for one in ones], sum(clamped for _, clamped in some)
