@@ -422,3 +422,48 @@ def test_samples_of_many_labels(tmp_path: Path) -> None:
     assert values(frame, "server") == ["y", "x"]
     assert values(frame, "rank") == ["0", None]
     assert len(Reader(tmp_path).samples(["a"], NOW_NS + 2, NOW_NS + 3)) == 1
+
+
+# Some columns only
+
+
+SOME = ("arrived_ns", "tenant", "outcome", "total_seconds", "client_seconds", "joined")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [engine(2, total_seconds=1.0), engine(1, total_seconds=2.0)],
+        [engine(2, total_seconds=1.0), engine(1), engine(1)],
+        [engine(1, trace="a" * 32), engine(1, trace="b" * 32)],
+        [engine(1), gateway(1, total_seconds=3.0, outcome="aborted"), gateway(2)],
+        [engine(1, request_id="r"), gateway(9, trace="c" * 32, request_id="r")],
+        [engine(1), *[gateway(5, span_id=None, total_seconds=s) for s in (1.0, 1.0, 2.0)]],
+        [],
+    ],
+    ids=["lone", "again", "same span", "gateway", "request", "no span", "none"],
+)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_some_columns_are_those_of_all(
+    tmp_path: Path, rows: list[RequestRecord], sealed: bool
+) -> None:
+    store = Store(tmp_path)
+    for row in rows:
+        store.submit([row]).result(10)
+    store.close()
+    if sealed:
+        store = Store(tmp_path)
+        until(lambda: not listing(tmp_path / "requests")[1])
+        store.close()
+    reader = Reader(tmp_path)
+    for start, end, columns in (
+        (0, NOW_NS + 10, SOME),
+        (NOW_NS + 1, NOW_NS + 2, ["ttft_seconds", "span_id"]),
+    ):
+        found = reader.requests(start, end, columns)
+        pd.testing.assert_frame_equal(found, reader.requests(start, end)[list(columns)])
+
+
+def test_a_column_that_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="no column prompt"):
+        Reader(tmp_path).requests(columns=["prompt"])
