@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -377,6 +378,56 @@ def test_an_older_store_lacks_columns(tmp_path: Path) -> None:
     segment(tmp_path, older.serialize(), rows.serialize())
     found = Reader(tmp_path).requests()
     assert (found["arrived_ns"][0], values(found, "tenant")) == (NOW_NS, [None])
+
+
+def test_a_store_of_version_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    """It was written by the first version; what it says must not depend on the present one."""
+    shutil.copytree(Path(__file__).parent / "captures" / "store" / "version-1", tmp_path / "data")
+    store = Store(tmp_path / "data")
+    until(lambda: not listing(tmp_path / "data" / "requests")[1], "the journal is sealed")
+    store.submit([engine(7)]).result(10)
+    store.close()
+    found = Reader(tmp_path / "data").requests()
+    first, second = NOW_NS, NOW_NS + 1
+    assert found["arrived_ns"].tolist() == [first, second, NOW_NS + 7]
+    assert values(found, "tenant") == ["tenant-1", "tenant-0", None]
+    assert values(found, "outcome") == ["aborted", "ok", "ok"]
+    assert values(found, "client_seconds") == [2.0, None, None]
+    row = found.iloc[1].to_dict()
+    assert {name: row[name] for name in VERSION_1} == VERSION_1
+    samples = Reader(tmp_path / "data").samples(["tailscope_engine_requests_running"])
+    assert samples[["value", "server"]].to_numpy().tolist() == [[3.0, "a:1"]]
+
+
+VERSION_1 = {
+    "source": "vllm",
+    "role": "engine",
+    "engine": "vllm",
+    "model": "m",
+    "ended_ns": NOW_NS + 1 + 2 * SECOND,
+    "span_id": f"{2:016x}",
+    "trace_id": f"{2:032x}",
+    "parent_span_id": f"{102:016x}",
+    "request_id": "req-2",
+    "server": "127.0.0.1:8000",
+    "frontend_seconds": 0.125,
+    "queue_seconds": 0.25,
+    "prefill_seconds": 0.125,
+    "decode_seconds": 1.0,
+    "ttft_seconds": 0.5,
+    "total_seconds": 1.5,
+    "input_tokens": 100,
+    "cached_tokens": 40,
+    "output_tokens": 11,
+    "max_tokens": 256,
+    "status": 200,
+    "finish_reason": "stop",
+    "session": "session",
+    "attempt": 1,
+    "priority": 0,
+    "adapter": "lora",
+    "inferred": "server",
+}
 
 
 @pytest.mark.parametrize("form", ["journal", "parquet"])
