@@ -24,6 +24,7 @@ from tailscope.exporter.spans import SpanReader
 from tailscope.records.jsonl import parse_line
 from tailscope.records.reader import Reader
 from tailscope.records.record import RequestRecord
+from tailscope.records.schema import request_batch
 from tailscope.records.store import Store
 from tests.bench.load import SPANS, message
 
@@ -118,6 +119,8 @@ def _record(number: int, rng: random.Random) -> RequestRecord:
 
 def _open(folder: Path) -> Iterator[str]:
     rng, store = random.Random(1), Store(folder)
+    batch = request_batch([_record(number, rng) for number in range(SPANS)])
+    yield f"on the disk, journal       {batch.serialize().size / SPANS:10.0f} bytes a record"
     for first in range(0, _RECORDS, _AT_A_TIME):
         rows = [_record(number, rng) for number in range(first, first + _AT_A_TIME)]
         store.submit(rows).result()
