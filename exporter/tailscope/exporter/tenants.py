@@ -33,7 +33,7 @@ HALF_LIFE_SECONDS = 600.0
 MARGIN = 4.0
 """A tenant must have so many times the load of the one whose seat it gets."""
 
-_WAITING_PER_SEAT = 4
+_WAITING_PER_SEAT = 2
 _SHARE_PER_REVIEW = 10
 
 
