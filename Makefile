@@ -55,6 +55,10 @@ build: $(VENV)/.dev ## Write the dashboards, the alert rules and the generated d
 bench: $(VENV)/.dev ## Measure what the exporter and the triage cost
 	@$(PY) -m tests.bench $(ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.dev ## Kill the exporter 200 times under load and fill its disk: about 10 minutes
+	@$(PY) -m tests.soak $(ARGS)
+
 .PHONY: screenshot
 screenshot: $(VENV)/.dev .tools/.ready ## Make the README's picture from the demo
 	@$(PY) -m tests.screenshot docs/triage.png

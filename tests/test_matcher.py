@@ -30,7 +30,7 @@ class Watched:
         self.now = 0.0
         self.pairs: list[tuple[str | None, str | None]] = []
         self.matcher = Matcher(
-            lambda engine, gateway: self.pairs.append((_name(engine), _name(gateway))),
+            lambda pairs: self.pairs.extend((_name(mine), _name(theirs)) for mine, theirs in pairs),
             expect_gateway=expect_gateway,
             now=lambda: self.now,
         )
@@ -258,7 +258,7 @@ def test_memory_is_bounded_and_nothing_is_lost() -> None:
 
 
 def _held(matcher: Matcher) -> int:
-    return len(matcher._waiting) + len(matcher._settled)
+    return len(matcher._waiting) + len(matcher._settled) + matcher._early_rows
 
 
 def _indices(matcher: Matcher) -> list[Any]:

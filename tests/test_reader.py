@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -379,6 +380,56 @@ def test_an_older_store_lacks_columns(tmp_path: Path) -> None:
     assert (found["arrived_ns"][0], values(found, "tenant")) == (NOW_NS, [None])
 
 
+def test_a_store_of_version_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    """It was written by the first version; what it says must not depend on the present one."""
+    shutil.copytree(Path(__file__).parent / "captures" / "store" / "version-1", tmp_path / "data")
+    store = Store(tmp_path / "data")
+    until(lambda: not listing(tmp_path / "data" / "requests")[1], "the journal is sealed")
+    store.submit([engine(7)]).result(10)
+    store.close()
+    found = Reader(tmp_path / "data").requests()
+    first, second = NOW_NS, NOW_NS + 1
+    assert found["arrived_ns"].tolist() == [first, second, NOW_NS + 7]
+    assert values(found, "tenant") == ["tenant-1", "tenant-0", None]
+    assert values(found, "outcome") == ["aborted", "ok", "ok"]
+    assert values(found, "client_seconds") == [2.0, None, None]
+    row = found.iloc[1].to_dict()
+    assert {name: row[name] for name in VERSION_1} == VERSION_1
+    samples = Reader(tmp_path / "data").samples(["tailscope_engine_requests_running"])
+    assert samples[["value", "server"]].to_numpy().tolist() == [[3.0, "a:1"]]
+
+
+VERSION_1 = {
+    "source": "vllm",
+    "role": "engine",
+    "engine": "vllm",
+    "model": "m",
+    "ended_ns": NOW_NS + 1 + 2 * SECOND,
+    "span_id": f"{2:016x}",
+    "trace_id": f"{2:032x}",
+    "parent_span_id": f"{102:016x}",
+    "request_id": "req-2",
+    "server": "127.0.0.1:8000",
+    "frontend_seconds": 0.125,
+    "queue_seconds": 0.25,
+    "prefill_seconds": 0.125,
+    "decode_seconds": 1.0,
+    "ttft_seconds": 0.5,
+    "total_seconds": 1.5,
+    "input_tokens": 100,
+    "cached_tokens": 40,
+    "output_tokens": 11,
+    "max_tokens": 256,
+    "status": 200,
+    "finish_reason": "stop",
+    "session": "session",
+    "attempt": 1,
+    "priority": 0,
+    "adapter": "lora",
+    "inferred": "server",
+}
+
+
 @pytest.mark.parametrize("form", ["journal", "parquet"])
 def test_a_newer_store_is_refused_each_time(tmp_path: Path, form: str) -> None:
     newer = REQUESTS.with_metadata({"tailscope.schema": str(int(VERSION) + 1)})
@@ -422,3 +473,48 @@ def test_samples_of_many_labels(tmp_path: Path) -> None:
     assert values(frame, "server") == ["y", "x"]
     assert values(frame, "rank") == ["0", None]
     assert len(Reader(tmp_path).samples(["a"], NOW_NS + 2, NOW_NS + 3)) == 1
+
+
+# Some columns only
+
+
+SOME = ("arrived_ns", "tenant", "outcome", "total_seconds", "client_seconds", "joined")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [engine(2, total_seconds=1.0), engine(1, total_seconds=2.0)],
+        [engine(2, total_seconds=1.0), engine(1), engine(1)],
+        [engine(1, trace="a" * 32), engine(1, trace="b" * 32)],
+        [engine(1), gateway(1, total_seconds=3.0, outcome="aborted"), gateway(2)],
+        [engine(1, request_id="r"), gateway(9, trace="c" * 32, request_id="r")],
+        [engine(1), *[gateway(5, span_id=None, total_seconds=s) for s in (1.0, 1.0, 2.0)]],
+        [],
+    ],
+    ids=["lone", "again", "same span", "gateway", "request", "no span", "none"],
+)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_some_columns_are_those_of_all(
+    tmp_path: Path, rows: list[RequestRecord], sealed: bool
+) -> None:
+    store = Store(tmp_path)
+    for row in rows:
+        store.submit([row]).result(10)
+    store.close()
+    if sealed:
+        store = Store(tmp_path)
+        until(lambda: not listing(tmp_path / "requests")[1])
+        store.close()
+    reader = Reader(tmp_path)
+    for start, end, columns in (
+        (0, NOW_NS + 10, SOME),
+        (NOW_NS + 1, NOW_NS + 2, ["ttft_seconds", "span_id"]),
+    ):
+        found = reader.requests(start, end, columns)
+        pd.testing.assert_frame_equal(found, reader.requests(start, end)[list(columns)])
+
+
+def test_a_column_that_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="no column prompt"):
+        Reader(tmp_path).requests(columns=["prompt"])

@@ -76,7 +76,7 @@ def _spans(
         )
         yield f"memory after that, {title:<4}    {_memory(process):10.0f} MiB"
         kept = sum(path.stat().st_size for path in (folder / "data" / "requests").iterdir())
-        yield f"on the disk, journal       {kept / count:10.0f} bytes a record"
+        yield f"on the disk, some sealed   {kept / count:10.0f} bytes a record"
 
 
 def _scrapes(folder: Path, engine: FakeEngine) -> Iterator[str]:

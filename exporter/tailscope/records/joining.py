@@ -6,7 +6,7 @@ the rest. Needs the ``app`` extra (DuckDB, pandas).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import duckdb
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tailscope.records.record import COLUMNS, RequestRecord
 from tailscope.records.schema import REQUESTS, request_batch
+from tailscope.records.sealing import conform
 
 MARGIN_NS = 600 * 10**9
 """A partner row may have arrived this much earlier or later than the row that it belongs to."""
@@ -26,10 +27,10 @@ MAX_NS = 2**63 - 1
 # Engine rows meet gateway rows by identity, never by time: first the span that called the engine,
 # then a trace that holds one gateway row only, then the client's request id where it is unique.
 # Where a trace holds several gateway rows, only what they agree on is taken.
-_PAIRS = f"""
+_PAIRS = """
 WITH keys AS MATERIALIZED (
     SELECT row, role, arrived_ns, trace_id, span_id, parent_span_id, request_id, tenant,
-        CASE WHEN span_id IS NULL THEN hash({", ".join(COLUMNS)}) END AS whole
+        CASE WHEN span_id IS NULL THEN hash(%s) END AS whole
     FROM records
 ),
 first AS (SELECT min(row) AS row FROM keys GROUP BY role, trace_id, span_id, whole),
@@ -82,7 +83,7 @@ FROM gateway g
 WHERE NOT EXISTS (FROM partner p WHERE p.gateway = g.row)
   AND g.arrived_ns >= $start AND g.arrived_ns < $end
 ORDER BY arrived_ns, own
-"""  # noqa: S608 - the names of our own columns
+"""
 
 _FROM_PARTNER = (
     "tenant",
@@ -100,42 +101,110 @@ _FROM_PARTNER = (
 """What an engine row takes from its gateway row where it lacks it."""
 
 _OF_PARTNER = ("outcome", "total_seconds", "ttft_seconds")
+_CLIENT = {"client_seconds": "total_seconds", "client_ttft_seconds": "ttft_seconds"}
+_KEYS = ("role", "arrived_ns", "trace_id", "span_id", "parent_span_id", "request_id", "tenant")
+
+JOINED_COLUMNS = (*COLUMNS, *_CLIENT, "joined")
+"""Columns of a joined row."""
 _TYPES = {pa.string(): pd.StringDtype(na_value=np.nan), pa.int64(): pd.Int64Dtype()}
 
 
-def join(tables: Sequence[pa.Table], start_ns: int = 0, end_ns: int = MAX_NS) -> pd.DataFrame:
+LONE_KEYS = ("role", "arrived_ns", "span_id")
+"""Columns that tell whether any row has a partner."""
+
+
+def needed_columns(columns: Iterable[str], *, keys: bool = True) -> set[str]:
+    """Return the columns of the requests table that are needed for some of the joined ones.
+
+    Args:
+        columns: Columns of the joined rows.
+        keys: Whether those that rows are joined by are among them.
+
+    Raises:
+        KeyError: If there is no such column.
+    """
+    if unknown := set(columns) - set(JOINED_COLUMNS):
+        raise KeyError(f"no column {min(unknown)}")
+    return {
+        *(_KEYS if keys else ()),
+        *(_CLIENT.get(name, name) for name in columns if name != "joined"),
+    }
+
+
+def join(
+    tables: Sequence[pa.Table],
+    start_ns: int = 0,
+    end_ns: int = MAX_NS,
+    columns: Sequence[str] | None = None,
+) -> pd.DataFrame:
     """Join engine and gateway rows to one row per request.
 
     An engine row keeps its own values and takes from its gateway row what it lacks. A row without
     a partner stays as it is, with its nulls. A row that was sent twice counts once.
 
     Args:
-        tables: Arrow tables with the schema of the requests table.
+        tables: Arrow tables with the schema of the requests table; of ``needed_columns``, at least,
+            and of all where a row has no span.
         start_ns: First arrival that counts.
         end_ns: First arrival that no longer counts.
+        columns: Which columns; all if left out.
 
     Returns:
         The record's columns, ``client_seconds`` and ``client_ttft_seconds`` (the gateway's view),
         and ``joined``: ``parent``, ``trace``, ``request``, ``agreed`` (only the tenant, because
         all gateway rows of the trace name the same one) or null. Oldest first.
     """
-    rows = _within(pa.concat_tables([REQUESTS.empty_table(), *tables]), start_ns, end_ns)
-    pairs = _pairs(rows, start_ns, end_ns)
-    own = rows.take(pairs["own"])
-    partner = rows.select([*_FROM_PARTNER, *_OF_PARTNER]).take(pairs["partner"])
-    columns = {name: own[name] for name in COLUMNS}
-    for name in _FROM_PARTNER:
-        columns[name] = pc.coalesce(own[name], partner[name])
-    columns["tenant"] = pc.coalesce(columns["tenant"], pairs["agreed"])
-    # The engine ends a request well that its client has given up: the client is right.
-    told = partner["outcome"]
-    given_up = pc.fill_null(pc.not_equal(told, "ok"), False)
-    columns["outcome"] = pc.if_else(given_up, told, pc.coalesce(own["outcome"], told))
-    columns["client_seconds"] = partner["total_seconds"]
-    columns["client_ttft_seconds"] = partner["ttft_seconds"]
-    columns["joined"] = pairs["joined"]
-    frame: pd.DataFrame = pa.table(columns).to_pandas(types_mapper=_TYPES.get)
-    return frame.astype({"arrived_ns": np.int64})
+    names = JOINED_COLUMNS if columns is None else columns
+    needed = needed_columns(names, keys=False)
+    rows = _within(_one_table(tables, {*needed, *_KEYS}), start_ns, end_ns)
+    joined = _Joined(rows, needed, _pairs(rows, start_ns, end_ns))
+    table = pa.table({name: joined.column(name) for name in names})
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_TYPES.get)
+    return frame.astype({"arrived_ns": np.int64}) if "arrived_ns" in names else frame
+
+
+def _one_table(tables: Sequence[pa.Table], needed: Collection[str]) -> pa.Table:
+    """Put tables together: all of their columns where some row is known by nothing less."""
+    whole = any(table["span_id"].null_count for table in tables)
+    have = {name for table in tables for name in table.column_names}
+    names = [name for name in COLUMNS if whole or (name in needed and (name in have or not have))]
+    empty = REQUESTS.empty_table().select(names)
+    return pa.concat_tables(
+        [empty, *(conform(table, empty.schema) for table in tables if table.num_rows)]
+    )
+
+
+class _Joined:
+    """The columns of joined rows."""
+
+    def __init__(self, rows: pa.Table, needed: Collection[str], pairs: pa.Table) -> None:
+        self._pairs = pairs
+        self._own = rows.select([name for name in COLUMNS if name in needed]).take(pairs["own"])
+        shared = [name for name in (*_FROM_PARTNER, *_OF_PARTNER) if name in needed]
+        # Most often there is no gateway at all.
+        alone = pairs["partner"].null_count == pairs.num_rows
+        self._partner = None if alone else rows.select(shared).take(pairs["partner"])
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return one column."""
+        if name == "joined":
+            return self._pairs["joined"]
+        if name in _CLIENT:
+            return self._of_partner(_CLIENT[name])
+        own = self._own[name]
+        if self._partner is not None and name == "outcome":
+            # The engine ends a request well that its client has given up: the client is right.
+            told = self._partner[name]
+            given_up = pc.fill_null(pc.not_equal(told, "ok"), False)
+            return pc.if_else(given_up, told, pc.coalesce(own, told))
+        if self._partner is not None and name in _FROM_PARTNER:
+            own = pc.coalesce(own, self._partner[name])
+        return pc.coalesce(own, self._pairs["agreed"]) if name == "tenant" else own
+
+    def _of_partner(self, name: str) -> pa.ChunkedArray:
+        if self._partner is None:
+            return pa.chunked_array([pa.nulls(self._pairs.num_rows, REQUESTS.field(name).type)])
+        return self._partner[name]
 
 
 def join_records(records: Sequence[RequestRecord]) -> pd.DataFrame:
@@ -145,6 +214,8 @@ def join_records(records: Sequence[RequestRecord]) -> pd.DataFrame:
 
 def _within(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
     """Leave out rows that are outside of the window and of its margins."""
+    if start_ns <= 0 and end_ns >= MAX_NS:
+        return rows
     arrived = rows["arrived_ns"]
     low, high = max(start_ns - MARGIN_NS, 0), min(end_ns + MARGIN_NS, MAX_NS)
     return rows.filter(pc.and_(pc.greater_equal(arrived, low), pc.less(arrived, high)))
@@ -152,8 +223,39 @@ def _within(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
 
 def _pairs(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
     """Find the requests: row numbers of each, and of its partner."""
+    # A reader that left out the other keys has made sure of it.
+    if "trace_id" not in rows.column_names or lone([rows]):
+        return _lone_pairs(rows, start_ns, end_ns)
+    whole = ", ".join(rows.column_names)
     numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
     with duckdb.connect() as connection:
         connection.register("records", numbered)
-        found = connection.sql(_PAIRS, params={"start": start_ns, "end": end_ns})
+        found = connection.sql(_PAIRS % whole, params={"start": start_ns, "end": end_ns})
         return found.to_arrow_table()
+
+
+def lone(tables: Sequence[pa.Table]) -> bool:
+    """Whether all rows are an engine's, each with a span of its own: none has a partner."""
+    keys = pa.concat_tables([table.select(LONE_KEYS) for table in tables])
+    spans = keys["span_id"]
+    return bool(
+        spans.null_count == 0
+        and pc.all(pc.equal(keys["role"], "engine"), min_count=0).as_py()
+        and pc.count_distinct(spans).as_py() == keys.num_rows
+    )
+
+
+def _lone_pairs(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
+    arrived = rows["arrived_ns"].to_numpy()
+    own = np.argsort(arrived, kind="stable")
+    first, last = np.searchsorted(arrived[own], (start_ns, end_ns))
+    own = own[first:last]
+    nothing = pa.nulls(len(own), pa.string())
+    return pa.table(
+        {
+            "own": own,
+            "partner": pa.nulls(len(own), pa.int64()),
+            "agreed": nothing,
+            "joined": nothing,
+        }
+    )

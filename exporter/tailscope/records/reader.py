@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailscope.records.joining import MARGIN_NS, MAX_NS, join, join_records
+from tailscope.records.joining import (
+    LONE_KEYS,
+    MARGIN_NS,
+    MAX_NS,
+    join,
+    join_records,
+    lone,
+    needed_columns,
+)
 from tailscope.records.schema import TABLES, NewerSchema, check_version
 from tailscope.records.sealing import conform
 from tailscope.records.segments import frames, head, listing
@@ -51,22 +60,40 @@ class Reader:
         self.directory = directory
         self._tails: dict[Path, _Tail] = {}
         self._lock = threading.Lock()
+        # Whether, as far as is known, no row has a partner: then the keys need not be read.
+        self._lone = True
 
     def exists(self) -> bool:
         """Whether an exporter has ever opened the directory."""
         return (self.directory / "requests").is_dir()
 
-    def requests(self, start_ns: int = 0, end_ns: int = MAX_NS) -> pd.DataFrame:
+    def requests(
+        self,
+        start_ns: int = 0,
+        end_ns: int = MAX_NS,
+        columns: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
         """Return one row per request that arrived in ``[start_ns, end_ns)``, oldest first.
 
-        See ``join`` for the columns.
+        Args:
+            start_ns: First arrival that counts.
+            end_ns: First arrival that no longer counts.
+            columns: Those of ``join`` that are wanted; all if left out. Few are read much sooner.
 
         Raises:
             ReaderError: If a file is damaged or was written by a newer version.
         """
         low, high = max(start_ns - MARGIN_NS, 0), min(end_ns + MARGIN_NS, MAX_NS)
-        sources = self._sources("requests", "arrived_ns", low, high)
-        return join(sources, start_ns, end_ns)
+        if columns is None:
+            return join(self._sources("requests", "arrived_ns", low, high), start_ns, end_ns)
+        if self._lone:
+            needed = {*LONE_KEYS, *needed_columns(columns, keys=False)}
+            sources = self._sources("requests", "arrived_ns", low, high, needed)
+            self._lone = lone(sources)
+            if self._lone:
+                return join(sources, start_ns, end_ns, columns)
+        sources = self._sources("requests", "arrived_ns", low, high, needed_columns(columns))
+        return join(sources, start_ns, end_ns, columns)
 
     def samples(
         self, metrics: Iterable[str], start_ns: int = 0, end_ns: int = MAX_NS
@@ -93,19 +120,22 @@ class Reader:
 
     def span(self) -> tuple[int, int] | None:
         """Return the arrival of the oldest and of the newest request; None if there is none."""
-        tables = self._sources("requests", "arrived_ns", 0, MAX_NS)
-        with duckdb.connect() as connection:
-            union = _register(connection, tables)
-            low, high = connection.execute(
-                f"SELECT min(arrived_ns), max(arrived_ns) FROM ({union})"  # noqa: S608
-            ).fetchall()[0]
-        return None if low is None else (low, high)
+        tables = self._sources("requests", "arrived_ns", 0, MAX_NS, {"arrived_ns"})
+        bounds = pc.min_max(pa.concat_tables(tables)["arrived_ns"]).as_py()
+        return None if bounds["min"] is None else (bounds["min"], bounds["max"])
 
-    def _sources(self, table: str, column: str, start_ns: int, end_ns: int) -> list[pa.Table]:
+    def _sources(
+        self,
+        table: str,
+        column: str,
+        start_ns: int,
+        end_ns: int,
+        needed: Collection[str] | None = None,
+    ) -> list[pa.Table]:
         schema, folder = TABLES[table], self.directory / table
         for _ in range(_ATTEMPTS):
             try:
-                return self._read(folder, column, start_ns, end_ns, schema)
+                return self._read(folder, _Part(column, start_ns, end_ns, schema, needed))
             except FileNotFoundError:
                 continue  # sealed or expired since the listing: list again
             except NewerSchema as error:
@@ -117,11 +147,9 @@ class Reader:
                 raise ReaderError(f"{folder} is damaged ({type(error).__name__})") from error
         raise ReaderError(f"{folder} changes faster than it can be read")
 
-    def _read(
-        self, folder: Path, column: str, start_ns: int, end_ns: int, schema: pa.Schema
-    ) -> list[pa.Table]:
+    def _read(self, folder: Path, part: _Part) -> list[pa.Table]:
         sealed, segments = listing(folder)
-        found = [pa.Table.from_batches([], schema)]
+        found = [pa.Table.from_batches([], part.schema)]
         # The segments first, for they are what may be gone soon: sealed in the meantime.
         with self._lock:
             live = {segment.path for segment in segments}
@@ -131,9 +159,11 @@ class Reader:
             for path in sorted(live):
                 tail = self._tail(path)
                 if tail.batches and tail.schema is not None:
-                    found.append(conform(pa.Table.from_batches(tail.batches, tail.schema), schema))
+                    whole = pa.Table.from_batches(tail.batches, tail.schema)
+                    found.append(conform(whole, part.schema))
+        found = [part.cut(table) for table in found]
         for file in sealed:
-            found.append(_sealed_rows(file.path, column, start_ns, end_ns, schema))
+            found.append(_sealed_rows(file.path, part))
         return found
 
     def _tail(self, path: Path) -> _Tail:
@@ -155,19 +185,57 @@ class Reader:
         return tail
 
 
-def _sealed_rows(
-    path: Path, column: str, start_ns: int, end_ns: int, schema: pa.Schema
-) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        check_version(file.schema_arrow, path)
-        index = file.schema_arrow.get_field_index(column)
-        groups = []
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is read of a table.
+
+    Attributes:
+        column: Its time.
+        start_ns: First time that counts.
+        end_ns: First time that no longer counts.
+        schema: All of its columns.
+        needed: Columns to read; None for all. Others may be read, too.
+    """
+
+    column: str
+    start_ns: int
+    end_ns: int
+    schema: pa.Schema
+    needed: Collection[str] | None
+
+    def cut(self, table: pa.Table, *, whole: bool | None = None) -> pa.Table:
+        """Leave out columns that are not needed."""
+        if self.needed is None or (_unknown(table) if whole is None else whole):
+            return table
+        return table.select([name for name in self.schema.names if name in self.needed])
+
+    def groups(self, file: pq.ParquetFile) -> list[int]:
+        """Find the row groups that may have rows of the time."""
+        index = file.schema_arrow.get_field_index(self.column)
+        found = []
         for number in range(file.num_row_groups):
             statistics = file.metadata.row_group(number).column(index).statistics
             known = statistics is not None and statistics.has_min_max
-            if not known or (statistics.max >= start_ns and statistics.min < end_ns):
-                groups.append(number)
-        return conform(file.read_row_groups(groups), schema)
+            if not known or (statistics.max >= self.start_ns and statistics.min < self.end_ns):
+                found.append(number)
+        return found
+
+
+def _sealed_rows(path: Path, part: _Part) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        check_version(file.schema_arrow, path)
+        groups, names = part.groups(file), None
+        if part.needed is not None:
+            names = [name for name in file.schema_arrow.names if name in part.needed]
+        rows = file.read_row_groups(groups, columns=names)
+        if names is not None and _unknown(rows):
+            rows, names = file.read_row_groups(groups), None
+        return part.cut(conform(rows, part.schema), whole=names is None)
+
+
+def _unknown(rows: pa.Table) -> bool:
+    """Whether a row has no span, so that only all of its columns tell it from another one."""
+    return "span_id" in rows.column_names and rows["span_id"].null_count > 0
 
 
 def _register(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> str:

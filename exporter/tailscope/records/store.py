@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tailscope.records.compaction import compact
 from tailscope.records.errors import StoreError, StoreFull, StoreLocked, StoreUnfit
 from tailscope.records.journal import Journal, JournalError
 from tailscope.records.record import RequestRecord
@@ -26,6 +27,7 @@ from tailscope.records.samples import Sample
 from tailscope.records.schema import TABLES, request_batch, sample_batch
 from tailscope.records.sealing import seal
 from tailscope.records.segments import Segment, sweep
+from tailscope.records.wallclock import WallClock
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class Store:
         self._samples: list[Sample] = []
         self._samples_due = time.monotonic() + _SAMPLE_SECONDS
         self._hour = int(now() // _HOUR)
+        self._clock = WallClock(now)
         self._closing = False
         self._seal_due = threading.Event()
         self._failures: dict[str, str] = {}
@@ -202,6 +205,7 @@ class Store:
             return False
         if self._failures.pop(table, None):
             log.info("the store takes %s again", table)
+            self._seal_due.set()  # which has failed as well
         return True
 
     def _roll(self, closing: bool) -> None:
@@ -226,10 +230,15 @@ class Store:
                     sweep(journal.folder)
                     for run in _runs(journal.closed()):
                         seal(journal.folder, run, TABLES[name], lambda: self._closing)
+                    compact(journal.folder, TABLES[name], self._now(), lambda: self._closing)
                 except (JournalError, OSError) as error:
                     log.error("sealing %s: %s", name, error)
             folders = [journal.folder for journal in self._journals.values()]
-            expire(folders, self._now(), self._retention, self._max_bytes)
+            expire(folders, self._now(), self._age(), self._max_bytes)
+
+    def _age(self) -> float | None:
+        """Age at which files go; None while the clock is not to be trusted."""
+        return self._retention if self._clock.steady() else None
 
 
 def _lock(directory: Path) -> int:
