@@ -96,9 +96,7 @@ def _import(
         raise UsageError(f"{path}: no line of it is a request record")
 
 
-def _chunks(
-    path: Path, left_out: LeftOut, translator: Translator
-) -> Iterator[list[RequestRecord]]:
+def _chunks(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[list[RequestRecord]]:
     """Yield the records of a file; of one that breaks off, those that come before."""
     chunk: list[RequestRecord] = []
     try:

@@ -16,7 +16,6 @@ from tailscope.errors import UsageError
 from tailscope.records.record import MAX_TEXT, RequestRecord
 
 KINDS = {
-    "attribute": "attribute of the span, or else of its resource",
     "span": "attribute of the span",
     "resource": "attribute of the resource",
     "tracestate": "key of the W3C trace state, which vLLM passes on",
@@ -28,15 +27,15 @@ KINDS = {
 }
 """Where a tenant may be, by the word before the colon."""
 
+_ATTRIBUTES = ("tailscope.tenant", "tenant.id", "tenant", "enduser.id")
+
 DEFAULT_RULES = (
-    "attribute:tailscope.tenant",
-    "attribute:tenant.id",
-    "attribute:tenant",
-    "litellm:team",
-    "litellm:key",
-    "label:tenant",
-    "attribute:enduser.id",
+    *(f"span:{name}" for name in _ATTRIBUTES[:-1]),
+    *("litellm:team", "litellm:key", "label:tenant"),
+    f"span:{_ATTRIBUTES[-1]}",
+    *(f"resource:{name}" for name in _ATTRIBUTES),
 )
+"""What a request says of itself, then what its whole process says."""
 
 _WITHOUT_KEY = {"adapter"}
 _LITELLM = ("team", "key", "org", "user", "end-user")
@@ -103,6 +102,11 @@ def _rule(flag: str, text: str) -> TenantRule:
     return TenantRule(kind, key, pattern)
 
 
+def of_attributes(names: Sequence[str]) -> tuple[TenantRule, ...]:
+    """Rules for attributes of the span, or else of its resource."""
+    return tuple(TenantRule(kind, name) for kind in ("span", "resource") for name in names)
+
+
 def tenant_of(
     rules: Sequence[TenantRule],
     look: Callable[[TenantRule], str | None],
@@ -153,9 +157,7 @@ class Pseudonyms:
             record.adapter = self.name(record.adapter)
 
 
-def read_pseudonyms(
-    flag: str, path: str | None, rules: Sequence[TenantRule]
-) -> Pseudonyms | None:
+def read_pseudonyms(flag: str, path: str | None, rules: Sequence[TenantRule]) -> Pseudonyms | None:
     """Read the key of a file; None without one.
 
     Raises:

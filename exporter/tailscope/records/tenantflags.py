@@ -10,6 +10,7 @@ from tailscope.records.tenancy import (
     KINDS,
     Pseudonyms,
     TenantRule,
+    of_attributes,
     parse_rules,
     read_pseudonyms,
 )
@@ -28,7 +29,8 @@ def configure_tenants(parser: argparse.ArgumentParser) -> None:
         "--tenant-attribute",
         action="append",
         metavar="NAME",
-        help="short for --tenant-rule attribute:NAME: a span or resource attribute",
+        help="span attribute, or else resource attribute, that names the tenant; may be given "
+        "several times, best first; instead of --tenant-rule",
     )
     parser.add_argument(
         "--tenant-hash-key-file",
@@ -50,10 +52,10 @@ def parse_tenants(
     if rules and attributes:
         raise UsageError(
             f"--tenant-attribute {attributes[0]}: does not go with --tenant-rule, for their order "
-            f"would not be known; write --tenant-rule attribute:{attributes[0]}"
+            f"would not be known; write --tenant-rule span:{attributes[0]}"
         )
     if attributes:
-        found = parse_rules("--tenant-attribute", [f"attribute:{name}" for name in attributes])
+        found = of_attributes(attributes)
     else:
         found = parse_rules("--tenant-rule", rules or DEFAULT_RULES)
     key = arguments.tenant_hash_key_file

@@ -90,7 +90,9 @@ class Translator:
     def _translate(self, row: Mapping[str, Any], form: Format) -> RequestRecord:
         values: dict[str, Any] = {}
         for column, field in form.fields.items():
-            value = _time(row, field, form.clock) if column in _TIMES else _value(row, column, field)
+            value = (
+                _time(row, field, form.clock) if column in _TIMES else _value(row, column, field)
+            )
             if value is not None:
                 values[column] = value
         _arrival(values)
@@ -226,7 +228,7 @@ def _time(row: Mapping[str, Any], field: Field, clock: Clock) -> int | None:
 
 
 def instant(text: str) -> int | None:
-    """Read a date and time as ISO 8601 writes them, UTC where it names no zone; None if it is none."""
+    """Read an ISO 8601 date and time, UTC where it names no zone; None if it is none."""
     head, point, rest = text.strip().partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     try:

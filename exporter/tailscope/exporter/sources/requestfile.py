@@ -1,10 +1,11 @@
 """Follows a growing file of request records, one JSON object a line.
 
 Rotation (another file under the name) and truncation are noticed, also where the file has grown
-again since, by the hash of how it begins; a half line waits for its end. How far the file was read is noted in the data directory after the records are kept, so that a
-restart goes on there; what a crash makes it read twice, the reader of the store counts once. With
-a data directory a file is read from its beginning; without one, what was in it at the start is
-passed over, for it was counted before.
+again since, by the hash of how it begins; a half line waits for its end. How far the file was read
+is noted in the data directory after the records are kept, so that a restart goes on there; what a
+crash makes it read twice, the reader of the store counts once. With a data directory a file is read
+from its beginning; without one, what was in it at the start is passed over, for it was counted
+before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import logging
 import os
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
@@ -63,7 +65,7 @@ class RequestFileSource:
         self.name = name or f"file:{path.name}"
         self._intake = intake
         self._translator = translator or Translator()
-        self._note = notes / f"{path.name}.offset.json" if notes else None
+        self._note = notes / f"{_note_name(path, name)}.offset.json" if notes else None
         self._seconds = seconds
         self._file: BinaryIO | None = None
         self._identity: Identity | None = None
@@ -121,7 +123,7 @@ class RequestFileSource:
             note = json.loads(self._note.read_text())
             offset = int(note["offset"])
             known = (note["device"], note["inode"]) == identity
-            head = int(note.get("head", 0)), str(note.get("hash", ""))
+            head = min(int(note.get("head", 0)), _HEAD), str(note.get("hash", ""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return 0
         if not (known and 0 <= offset <= size):
@@ -211,7 +213,7 @@ class RequestFileSource:
         if self._note is None or self._identity is None:
             return
         device, inode = self._identity
-        note = {"device": device, "inode": inode, "offset": self._offset}
+        note: dict[str, int | str] = {"device": device, "inode": inode, "offset": self._offset}
         note |= {"head": self._head[0], "hash": self._head[1]}
         temporary = self._note.with_suffix(".tmp")
         try:
@@ -234,3 +236,8 @@ class RequestFileSource:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _note_name(path: Path, source: str | None) -> str:
+    """The files of a pattern may lie in several folders and be called the same."""
+    return path.name if source is None else f"{path.name}.{zlib.crc32(os.fsencode(path)):08x}"

@@ -1,4 +1,4 @@
-"""LiteLLM's standard logging payload, one JSON object a line, as its file and bucket sinks write it.
+"""LiteLLM's standard logging payload, one JSON object a line, as its sinks write it.
 
 Seen in LiteLLM 1.110. Its ``trace_id`` is no W3C trace: it holds the attempts of one call together.
 The response's id is vLLM's own, so that the rows meet by it.

@@ -1,7 +1,7 @@
 """nginx's access log with ``log_format ... escape=json``, keys named like nginx's variables.
 
-A line is written at the end of a request: ``msec`` is that time. ``upstream_header_time`` is that of
-the headers, which servers send before the first token, so it is not taken for the first token.
+A line is written at the end of a request: ``msec`` is that time. ``upstream_header_time`` is that
+of the headers, which servers send before the first token, so it is not taken for the first token.
 """
 
 from __future__ import annotations
