@@ -65,6 +65,9 @@ class TailscopeMiddleware:
         response = Response(receive, send, began)
         try:
             await self.app({**scope, "headers": forwarded}, response.receive, response.send)
+        except BaseException as error:
+            response.broke(error)
+            raise
         finally:
             self.sender.put(
                 Observation(

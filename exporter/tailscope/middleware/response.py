@@ -68,38 +68,46 @@ class Response:
             self._left = True
         return message
 
-    async def send(self, message: Message) -> None:
-        """Pass a message to the server."""
+    def send(self, message: Message) -> Awaitable[None]:
+        """Pass a message to the server.
+
+        No coroutine of its own, but for the last piece: that would cost as much again as all that
+        is done here.
+        """
         kind = message["type"]
         if kind == "http.response.body":
-            body = message.get("body", b"")
-            if body and self._stream:
-                self._look(body)
-            last = not message.get("more_body", False)
-        else:
-            last = False
-            if kind == "http.response.start":
-                self.status = message["status"]
-                self._stream = _streams(message.get("headers", ()))
-        try:
-            await self._send(message)
-        except OSError:  # as servers of newer versions of ASGI tell that the client left
-            self._left = True
-            raise
-        if last and not self._left:
+            if self._stream and (body := message.get("body")):
+                if self.first_ns is None:
+                    self._first(body)
+                if b"error" in body:
+                    self._error(body)
+            if not message.get("more_body"):
+                return self._last(message)
+        elif kind == "http.response.start":
+            self.status = message["status"]
+            self._stream = _streams(message.get("headers", ()))
+        return self._send(message)
+
+    async def _last(self, message: Message) -> None:
+        await self._send(message)
+        if not self._left:
             self.ended_ns = time.perf_counter_ns()
 
-    def _look(self, body: bytes) -> None:
-        if self.first_ns is None and not _says_role_only(body):
+    def broke(self, error: BaseException) -> None:
+        """Hear that the application ended by an exception; it may be that the client left."""
+        if isinstance(error, OSError) or isinstance(error.__context__, OSError):
+            self._left = True
+
+    def _first(self, body: bytes) -> None:
+        if self._failed is None and not _ERROR.search(body) and not _says_role_only(body):
             self.first_ns = time.perf_counter_ns() - self._began
-        if self._failed is None and b"error" in body and (hit := _ERROR.search(body)):
+
+    def _error(self, body: bytes) -> None:
+        if self._failed is None and (hit := _ERROR.search(body)):
             event = body[hit.start() :]
             code = _CODE.search(event)
             away = code[1] in _TURNED_AWAY if code else _OVERLOAD.search(event) is not None
             self._failed = "rejected" if away else "error"
-            if self.status == 200 and self.first_ns is not None and away:
-                # What came was no token.
-                self.first_ns = None
 
     def outcome(self) -> str | None:
         """How it ended, if its status does not say so."""

@@ -56,7 +56,7 @@ class Sender:
             self.dropped += 1
             return
         self._waiting.append(observation)
-        if len(self._waiting) >= _BATCH:
+        if len(self._waiting) == _BATCH:
             self._wake.set()
 
     def _begin(self) -> None:
@@ -79,21 +79,21 @@ class Sender:
             self._thread.join(_LAST_SECONDS)
 
     def _run(self) -> None:
-        pause = self._settings.interval
+        refused: float | None = None
         while True:
-            self._wake.wait(pause)
+            if refused is not None:
+                self._ended.wait(refused)  # a full batch is no reason to ask sooner
+            else:
+                self._wake.wait(self._settings.interval)
             self._wake.clear()
             try:
-                pause = self._empty() or self._settings.interval
-            except Exception:  # noqa: BLE001 - whatever it is, the server goes on without us
-                log.warning("cannot send to Tailscope's exporter", exc_info=False)
-                pause = _LONGEST_PAUSE
+                refused = self._empty()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
+                self._lost(type(error).__name__)
+                refused = _LONGEST_PAUSE
             self._tell()
             if self._ended.is_set():
                 return
-            if pause > self._settings.interval:
-                self._ended.wait(pause - self._settings.interval)
-                pause = self._settings.interval
 
     def _empty(self) -> float | None:
         """Send all that waits; returns the seconds to wait if the exporter does not take it."""
