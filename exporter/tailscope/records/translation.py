@@ -83,7 +83,7 @@ class Translator:
 
     def _recognise(self, row: Mapping[str, Any]) -> Format | None:
         for form in self._known:
-            if all(_any(row, key) is not None for key in form.recognise):
+            if all(_has(row, key) for key in form.recognise):
                 return form
         return None
 
@@ -147,6 +147,10 @@ def _at(row: Mapping[str, Any], path: str) -> object:
             return None
         found = found.get(key)
     return found
+
+
+def _has(row: Mapping[str, Any], alternatives: str) -> bool:
+    return any(_at(row, path) is not None for path in alternatives.split("|"))
 
 
 def _any(row: Mapping[str, Any], alternatives: str) -> object:
