@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +305,10 @@ def test_tensorrts_clock_is_this_machines() -> None:
         "first_token_time": arrived + 0.5,
         "last_token_time": arrived + 1.5,
     }
-    row = {"request_id": 7, "perf_metrics": {"first_iter": 1, "timing_metrics": times}}
+    row: dict[str, Any] = {
+        "request_id": 7,
+        "perf_metrics": {"first_iter": 1, "timing_metrics": times},
+    }
     record = one(row)
     assert record.arrived_ns == pytest.approx(time.time_ns() - 10 * 10**9, abs=2 * 10**9)
     assert (record.request_id, record.engine, record.inferred) == ("7", "trtllm", "arrived_ns")
@@ -312,7 +316,7 @@ def test_tensorrts_clock_is_this_machines() -> None:
     assert measured == pytest.approx([0.25, 0.25, 1.0])
     assert (record.ttft_seconds, record.total_seconds) == pytest.approx((0.5, 1.5))
     for ahead in (arrived + 1e6, -5.0):
-        row["perf_metrics"]["timing_metrics"]["arrival_time"] = ahead  # type: ignore[index]
+        row["perf_metrics"]["timing_metrics"]["arrival_time"] = ahead
         with pytest.raises(RecordError) as caught:
             one(row)
         assert caught.value.reason == "no_arrival"
@@ -443,6 +447,38 @@ def test_a_table_with_a_start(tmp_path: Path) -> None:
     records = list(read_records(path, left_out, Translator(start_ns=NOW_NS)))
     assert [record.arrived_ns - NOW_NS for record in records] == [0, 1_500_000_000]
     assert left_out.reasons == {"no_arrival": 1}
+
+
+SERVEGEN = "t_s,rate_rps,iat_cv,iat_family,param1,param2"
+
+
+def test_rates_become_arrivals(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    rows = [
+        "m,5,0,2.0,1.1,Gamma,0.8,0.625",
+        "m,5,600,1.0,1.0,,,",
+        "m,7,600,3.0,1.0,Weibull,1.0,0.333333",
+        "m,9,0,0.0,,,,",
+        "m,9,x,1,1,,,",
+    ]
+    path.write_text("\n".join([f"model,client,{SERVEGEN}", *rows]))
+    records = list(read_records(path, LeftOut()))
+    assert records == list(read_records(path, LeftOut())), "the same each time"
+    arrived = [record.arrived_ns for record in records]
+    assert arrived == sorted(arrived)
+    assert arrived[0] >= ORIGIN_NS
+    assert arrived[-1] < ORIGIN_NS + 1200 * 10**9
+    counts = Counter((one.tenant, one.arrived_ns >= ORIGIN_NS + 600 * 10**9) for one in records)
+    assert counts["client-5", False] == pytest.approx(1200, rel=0.15)
+    assert counts["client-5", True] == pytest.approx(600, rel=0.15)
+    assert counts["client-7", True] == pytest.approx(1800, rel=0.15)
+    assert len(counts) == 3
+    assert {record.input_tokens for record in records} == {None}
+    own = tmp_path / "m-small" / "chunk-5-trace.csv"
+    own.parent.mkdir()
+    own.write_text("0,2.0,1.1,Gamma,0.8,0.625\n")
+    record = next(iter(read_records(own, LeftOut(), Translator(start_ns=NOW_NS))))
+    assert (record.tenant, record.model, record.arrived_ns) == ("client-5", "m-small", NOW_NS)
 
 
 def test_a_format_that_is_told() -> None:

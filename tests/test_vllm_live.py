@@ -19,7 +19,7 @@ import pytest
 
 from tailscope.address import Address, free
 from tailscope.records.reader import Reader
-from tests.process import ROOT, exporter, until
+from tests.process import ROOT, Exporter, exporter, until
 
 PYTHON = os.environ.get("TAILSCOPE_TEST_VLLM", "")
 
@@ -103,13 +103,17 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pd.DataFrame]:
             assert statuses == [200] * 20
             assert ask(address, "leaves", 20, stream=True, max_tokens=900) == 200
             assert ask(address, "wrong", 21, model="none") == 404
-            count = lambda way: running.value("records_total", source=f"otlp:{way}") or 0  # noqa: E731
-            until(lambda: count("grpc") >= 20 and count("http") >= 22, "all is told", 60)
+            until(lambda: counted(running) == (20, 22), "all is told", 60)
         finally:
             server.terminate()
             server.wait(60)
         assert running.stop() == 0
     yield Reader(data).requests()
+
+
+def counted(running: Exporter) -> tuple[float | None, ...]:
+    """Records that came from vLLM's spans, and from the middleware's."""
+    return tuple(running.value("records_total", source=f"otlp:{way}") for way in ("grpc", "http"))
 
 
 def healthy(address: Address, server: subprocess.Popen[bytes], log: Path) -> bool:

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
+from itertools import islice
 from pathlib import Path
 
 from tailscope.errors import UsageError
@@ -39,11 +40,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="move the first arrival of each file to this time, as 2026-11-30T02:10:00Z, and all "
         "others with it; recordings without a date begin in 2000 otherwise",
     )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="take the first N records of each file; rates such as ServeGen's make millions",
+    )
     configure_tenants(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Import every file; a bad row is named and left out, a bad file stops the command."""
+    if arguments.limit is not None and arguments.limit < 1:
+        raise UsageError(f"--limit {arguments.limit}: at least 1, or leave it out")
     rules, pseudonyms = parse_tenants(arguments)
     start = _start(arguments.start)
     files = [told_format("FILE", name) for name in arguments.files]
@@ -55,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             for form, path in files:
                 translator = Translator(form, rules=rules, start_ns=start)
-                _import(path, store, translator, pseudonyms)
+                _import(path, store, translator, pseudonyms, arguments.limit)
         finally:
             store.close()
     except StoreError as error:
@@ -73,13 +82,17 @@ def _start(text: str | None) -> int | None:
 
 
 def _import(
-    path: Path, store: Store, translator: Translator, pseudonyms: Pseudonyms | None
+    path: Path,
+    store: Store,
+    translator: Translator,
+    pseudonyms: Pseudonyms | None,
+    limit: int | None,
 ) -> None:
     left_out = LeftOut()
     writes: deque[Future[None]] = deque()
     taken = 0
     try:
-        for chunk in _chunks(path, left_out, translator):
+        for chunk in _chunks(path, left_out, translator, limit):
             if pseudonyms is not None:
                 for record in chunk:
                     pseudonyms.veil(record)
@@ -96,11 +109,13 @@ def _import(
         raise UsageError(f"{path}: no line of it is a request record")
 
 
-def _chunks(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[list[RequestRecord]]:
+def _chunks(
+    path: Path, left_out: LeftOut, translator: Translator, limit: int | None
+) -> Iterator[list[RequestRecord]]:
     """Yield the records of a file; of one that breaks off, those that come before."""
     chunk: list[RequestRecord] = []
     try:
-        for record in read_records(path, left_out, translator):
+        for record in islice(read_records(path, left_out, translator), limit):
             chunk.append(record)
             if len(chunk) == _CHUNK:
                 yield chunk

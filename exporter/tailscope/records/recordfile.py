@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tailscope.errors import UsageError
+from tailscope.records import servegen
 from tailscope.records.jsonl import MAX_LINE, load_line
 from tailscope.records.record import COLUMNS, RecordError, RequestRecord, complete, from_mapping
 from tailscope.records.translation import Translator
@@ -108,7 +109,14 @@ def _lines(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[Re
 
 def _table(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
     with _open(path) as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
-        for number, row in enumerate(csv.DictReader(text), 2):
+        table = csv.DictReader(text)
+        if servegen.recognises(path, table.fieldnames or ()):
+            text.seek(0)
+            for record in servegen.arrivals(path, text):
+                translator.move(record)
+                yield record
+            return
+        for number, row in enumerate(table, 2):
             try:
                 found = translator.record(row)
             except RecordError as error:

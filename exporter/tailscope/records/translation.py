@@ -77,9 +77,18 @@ class Translator:
                 return None
             record = self._translate(row, form)
         clamped = complete(record)
-        if self._start is not None:
-            self._move(record, self._start)
+        self.move(record)
         return record, clamped
+
+    def move(self, record: RequestRecord) -> None:
+        """Move a record by as much as the first one is moved, if a start was given."""
+        if self._start is None:
+            return
+        if self._shift is None:
+            self._shift = self._start - record.arrived_ns
+        record.arrived_ns += self._shift
+        if record.ended_ns is not None:
+            record.ended_ns += self._shift
 
     def _recognise(self, row: Mapping[str, Any]) -> Format | None:
         for form in self._known:
@@ -110,13 +119,6 @@ class Translator:
             record.adapter,
         )
         return record
-
-    def _move(self, record: RequestRecord, start: int) -> None:
-        if self._shift is None:
-            self._shift = start - record.arrived_ns
-        record.arrived_ns += self._shift
-        if record.ended_ns is not None:
-            record.ended_ns += self._shift
 
 
 def _unfold(row: Mapping[str, Any], form: Format) -> Mapping[str, Any]:

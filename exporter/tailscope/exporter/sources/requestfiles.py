@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from contextlib import suppress
 from pathlib import Path
 
 from tailscope.exporter.exposition import Lines
@@ -58,7 +59,10 @@ class RequestFilesSource:
     def _look(self) -> None:
         found = sorted(glob.glob(self._pattern))[-_MOST:]
         for path in self._files.keys() - set(found):
-            self._files.pop(path).close()
+            gone = self._files.pop(path)
+            with suppress(SourceError):
+                gone.read()  # what was written to it before it went
+            gone.close()
         for path in found:
             if path not in self._files:
                 self._files[path] = RequestFileSource(
