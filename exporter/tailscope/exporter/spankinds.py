@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from tailscope.catalogue.spans import KINDS, TIMEOUT, SpanKind
@@ -30,27 +30,33 @@ class Kind:
     def __init__(self, kind: SpanKind, rules: Sequence[TenantRule]) -> None:
         self.declared = kind
         self.tenant = TenantPlaces(rules, kind.places).tenant
+        self._marks = tuple(map(frozenset, kind.marks))
+        self._told = frozenset(mark.attribute for mark in kind.outcomes)
         self._slots = tuple(
             (name, column, READ[COLUMNS[column]])
             for name, column in reversed(tuple(kind.attributes.items()))
         )
 
-    def matches(self, attributes: Attributes) -> bool:
-        """Whether a span with these attributes is of this kind."""
-        if not all(any(name in attributes for name in group) for group in self.declared.marks):
-            return False
+    def matches(self, names: Set[str], attributes: Attributes) -> bool:
+        """Whether a span with these attributes is of this kind.
+
+        Args:
+            names: The attributes' names, for a set is asked sooner than a message.
+            attributes: Their values.
+        """
+        for group in self._marks:
+            if group.isdisjoint(names):
+                return False
         for name, texts in self.declared.without.items():
-            raw = attributes.get(name)
-            if raw is not None and read_text(raw) in texts:
+            if name in names and read_text(attributes[name]) in texts:
                 return False
         return True
 
-    def values(self, attributes: Attributes) -> dict[str, Any]:
+    def values(self, names: Set[str], attributes: Attributes) -> dict[str, Any]:
         """The columns that the attributes tell."""
         found: dict[str, Any] = {}
         for name, column, read in self._slots:
-            raw = attributes.get(name)
-            if raw is not None and (value := read(raw)) is not None:
+            if name in names and (value := read(attributes[name])) is not None:
                 found[column] = value
         for column, patterns in self.declared.patterns.items():
             if column in found:
@@ -62,16 +68,23 @@ class Kind:
             found["engine"] = self.declared.engine
         return found
 
-    def outcome(self, attributes: Attributes, record: RequestRecord, failed: bool) -> str:
+    def outcome(
+        self, names: Set[str], attributes: Attributes, record: RequestRecord, failed: bool
+    ) -> str:
         """How the request ended, by what its span says."""
+        if not self._told.isdisjoint(names) and (told := self._mark(attributes)):
+            return of_timeout(record) if told == TIMEOUT else told
+        by_status = of_status(record.status)
+        if by_status not in (None, "ok"):
+            return str(by_status)
+        return "error" if failed or "error.type" in names else "ok"
+
+    def _mark(self, attributes: Attributes) -> str | None:
         for mark in self.declared.outcomes:
             raw = attributes.get(mark.attribute)
             if raw is not None and mark.pattern.fullmatch(read_text(raw) or ""):
-                return of_timeout(record) if mark.outcome == TIMEOUT else mark.outcome
-        told = of_status(record.status)
-        if told not in (None, "ok"):
-            return str(told)
-        return "error" if failed or "error.type" in attributes else "ok"
+                return mark.outcome
+        return None
 
 
 def kinds(rules: Sequence[TenantRule], declared: Iterable[SpanKind] = KINDS) -> tuple[Kind, ...]:

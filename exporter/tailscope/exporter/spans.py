@@ -125,10 +125,11 @@ class SpanReader:
         self, span: Span, shared: Attributes, server: str | None, batch: Batch
     ) -> RequestRecord | None:
         attributes = span.attributes
-        kind = next((kind for kind in self._kinds if kind.matches(attributes)), None)
+        names = frozenset(attributes)
+        kind = next((kind for kind in self._kinds if kind.matches(names, attributes)), None)
         if kind is None:
             return None
-        declared, values = kind.declared, kind.values(attributes)
+        declared, values = kind.declared, kind.values(names, attributes)
         values["tenant"] = kind.tenant(attributes, shared, span.trace_state, values)
         if declared.needs_tenant and values["tenant"] is None:
             return None
@@ -136,7 +137,7 @@ class SpanReader:
             values["server"] = server
         record = _base(span, declared.source, declared.role, values, batch)
         if record is not None:
-            record.outcome = kind.outcome(attributes, record, span.status.code == _FAILED)
+            record.outcome = kind.outcome(names, attributes, record, span.status.code == _FAILED)
         return record
 
 

@@ -31,6 +31,7 @@ ORIGIN_NS = 946_684_800 * 10**9
 
 _TIMES = ("arrived_ns", "ended_ns")
 _MAX_EMBEDDED = 1 << 20
+_MOST_SHAPES = 64
 _ABSENT = ("", "-", "null", "None")
 
 
@@ -58,6 +59,7 @@ class Translator:
         self._rules = tuple(parse_rules("", DEFAULT_RULES) if rules is None else rules)
         self._start = start_ns
         self._shift: int | None = None
+        self._recognised: dict[tuple[str, ...], Format] = {}
 
     def record(self, row: Mapping[str, Any]) -> tuple[RequestRecord, int] | None:
         """Make a record of a row; None if the row is of a known format and is no request.
@@ -91,8 +93,13 @@ class Translator:
             record.ended_ns += self._shift
 
     def _recognise(self, row: Mapping[str, Any]) -> Format | None:
+        keys = tuple(row)
+        if found := self._recognised.get(keys):
+            return found
         for form in self._known:
             if all(_has(row, key) for key in form.recognise):
+                if len(self._recognised) < _MOST_SHAPES:
+                    self._recognised[keys] = form
                 return form
         return None
 
