@@ -288,7 +288,7 @@ def test_what_does_not_fit_is_dropped_counted_and_told(
             assert server.call("whole")[0] == 200
         until(lambda: server.sender.dropped == 2, "two do not fit")
         until(lambda: "2 requests were not told" in caplog.text)
-    assert caplog.text.count("does not answer") == 1
+    assert caplog.text.count("takes nothing") == 1
 
 
 # Its parts

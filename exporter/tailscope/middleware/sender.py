@@ -147,8 +147,8 @@ class Sender:
     def _lost(self, reason: str) -> None:
         if not self._away:
             log.warning(
-                "Tailscope's exporter at %s does not answer (%s); the newest requests wait for it",
-                self._settings.endpoint,
+                "Tailscope's exporter at %s takes nothing (%s); requests wait for it",
+                urlsplit(self._settings.endpoint).netloc,
                 reason,
             )
         self._away = True
