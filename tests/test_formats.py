@@ -431,6 +431,23 @@ def test_times(text: str, expected: int | None) -> None:
     assert instant(text) == expected
 
 
+def test_what_litellm_really_writes() -> None:
+    """Payloads of LiteLLM 1.110.2: an answer, a stream, and calls that failed in three ways."""
+    capture = Path(__file__).parent / "captures" / "litellm" / "payloads.jsonl"
+    records = list(read_records(capture, LeftOut()))
+    assert {record.source for record in records} == {"litellm"}
+    assert {record.tenant for record in records} == {"acme"}
+    found = [(r.outcome, r.status, r.input_tokens, r.ttft_seconds is not None) for r in records]
+    assert found == [
+        ("ok", None, 10, False),
+        ("ok", None, 8, True),
+        ("rejected", 429, None, False),
+        ("error", 500, None, False),
+        ("queue_timeout", 408, None, False),
+    ]
+    assert len({record.session for record in records}) == 5
+
+
 # Files
 
 

@@ -467,6 +467,7 @@ def test_an_sglang_span_becomes_a_record() -> None:
     ), "its prefill holds the queue, which it does not tell: neither is known"
     record = read_one(sglang(**{f"{LATENCY}time_in_queue": 0.0625}))
     assert (record.queue_seconds, record.prefill_seconds) == (0.0625, 0.375)
+    assert read_one(sglang(**{"gen_ai.response.finish_reasons": '["abort"]'})).outcome == "aborted"
 
 
 # Values

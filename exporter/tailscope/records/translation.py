@@ -209,6 +209,8 @@ def _value(row: Mapping[str, Any], column: str, field: Field) -> str | int | flo
 
 
 def _text(value: object, field: Field) -> str | None:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or len(value) > MAX_TEXT:

@@ -7,10 +7,11 @@ well. Seen in SGLang 0.5.23.
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 
 from tailscope.catalogue.spans.genai import FINISH_REASON
-from tailscope.catalogue.spans.model import SpanKind
+from tailscope.catalogue.spans.model import OutcomeMark, SpanKind
 
 KIND = SpanKind(
     source="sglang",
@@ -37,5 +38,6 @@ KIND = SpanKind(
         }
     ),
     patterns=MappingProxyType({"finish_reason": FINISH_REASON}),
+    outcomes=(OutcomeMark("gen_ai.response.finish_reasons", re.compile(".*abort.*"), "aborted"),),
     needs=MappingProxyType({"prefill_seconds": "queue_seconds"}),
 )

@@ -27,8 +27,9 @@ FORMAT = Format(
             # Of an answer in one piece it is the end.
             "ttft_seconds": Field(("completionStartTime",), minus=("startTime",), where="stream"),
             "total_seconds": Field(("endTime",), minus=("startTime",)),
-            "input_tokens": Field(("prompt_tokens",)),
-            "output_tokens": Field(("completion_tokens",)),
+            # Of a call that failed it writes 0 for what it does not know.
+            "input_tokens": Field(("prompt_tokens",), where="prompt_tokens"),
+            "output_tokens": Field(("completion_tokens",), where="completion_tokens"),
             "max_tokens": Field(("model_parameters.max_tokens",)),
             "status": Field((_CODE,)),
             "session": Field(("trace_id",)),
