@@ -15,9 +15,7 @@ from scipy.stats import CensoredData, ecdf
 
 from tailscope.triage.work import Flags, Floats
 
-NEAR = 0.01
-"""Times this near to each other, as a share, are one time."""
-
+_NEAR = 0.01
 _PILE = 0.005
 """Share of all requests, within 1 % of one time, that no latency gives: somebody cut them there."""
 
@@ -64,10 +62,10 @@ def timeout(seconds: Floats, censored: Flags) -> float | None:
     given_up = np.sort(seconds[censored])
     if len(given_up) < max(_FEWEST, _PILE * len(seconds)):
         return None
-    ends = np.searchsorted(given_up, given_up * (1.0 + NEAR), side="right")
+    ends = np.searchsorted(given_up, given_up * (1.0 + _NEAR), side="right")
     sizes = ends - np.arange(len(given_up))
     at = int(np.argmax(sizes))
     middle = float(np.median(given_up[at : ends[at]]))
     if sizes[at] < max(_FEWEST, 0.5 * len(given_up)):
         return None
-    return middle if (seconds > middle * (1.0 + NEAR)).mean() < _PILE else None
+    return middle if (seconds > middle * (1.0 + _NEAR)).mean() < _PILE else None

@@ -10,7 +10,7 @@ import pytest
 
 from tailscope.records.reader import join_records
 from tailscope.records.record import RequestRecord
-from tailscope.triage.retries import amplification, cut, retried
+from tailscope.triage.attempts import amplification, cut, retried
 
 NOW_NS = 1_796_000_000_000_000_000
 

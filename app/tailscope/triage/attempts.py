@@ -13,10 +13,13 @@ import numpy as np
 import pandas as pd
 
 from tailscope.triage.stages import Flags, Floats, floats, named
-from tailscope.triage.survival import NEAR, timeout
+from tailscope.triage.survival import timeout
 from tailscope.triage.work import CENSORED
 
 LEVELS = (0.5, 0.95, 0.99)
+
+_NEAR = 0.01
+"""Times this near to each other, as a share, are one time, as in ``survival.timeout``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +135,10 @@ def cut(frame: pd.DataFrame) -> Cut | None:
     seconds, given_up = seconds[known], given_up[known]
     if not len(seconds) or (at := timeout(seconds, given_up)) is None:
         return None
-    there = given_up & (np.abs(seconds - at) <= NEAR * at)
+    there = given_up & (np.abs(seconds - at) <= _NEAR * at)
     observed = np.quantile(seconds, LEVELS)
     level = next(
-        (one for one, value in zip(LEVELS, observed, strict=True) if value >= at * (1 - NEAR)), None
+        (one for one, value in zip(LEVELS, observed, strict=True) if value >= at * (1 - _NEAR)),
+        None,
     )
     return Cut(at, int(there.sum()), float(there.mean()), level)
