@@ -17,10 +17,11 @@ from tailscope.catalogue.engines import engines
 from tailscope.exporter.anyvalue import read_float, read_int, read_text
 from tailscope.exporter.otlp import MAX_SPAN, BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.otlpjson import MAX_JSON, read_json
+from tailscope.exporter.spankinds import TenantPlaces
 from tailscope.exporter.spans import Batch, SpanReader
 from tailscope.records.reader import join_records
 from tailscope.records.record import MAX_TEXT, RequestRecord
-from tailscope.records.tenancy import of_attributes, parse_rules
+from tailscope.records.tenancy import DEFAULT_RULES, of_attributes, parse_rules
 from tests.otlp import (
     LATENCY,
     NOW_NS,
@@ -37,6 +38,7 @@ from tests.otlp import (
 )
 
 READER = SpanReader(engines())
+_TENANT = ("tailscope.tenant", "tenant.id", "tenant", "enduser.id")
 
 
 def read(request: ExportTraceServiceRequest) -> Batch:
@@ -292,6 +294,23 @@ def test_the_first_rule_that_hits_wins(rules: list[str], tenant: str | None) -> 
     reader = SpanReader(engines(), parse_rules("--tenant-rule", rules))
     body = message([one], {"unit": "by-resource"}).SerializeToString()
     assert reader.read(read_protobuf(body)).records[0].tenant == tenant
+
+
+@pytest.mark.parametrize(
+    ("rules", "plain"),
+    [
+        (DEFAULT_RULES, (_TENANT, _TENANT)),
+        (("span:a", "label:x", "span:b", "resource:c"), (("a", "b"), ("c",))),
+        (("litellm:team",), ((), ())),
+        (("resource:a", "span:b"), None),
+        (("span:a", "tracestate:b"), None),
+        (("request-id:(.)", "span:a"), None),
+    ],
+)
+def test_rules_that_ask_for_attributes_alone_say_so(
+    rules: tuple[str, ...], plain: tuple[tuple[str, ...], tuple[str, ...]] | None
+) -> None:
+    assert TenantPlaces(parse_rules("", rules)).plain == plain
 
 
 # Gateway spans
