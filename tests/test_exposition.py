@@ -53,7 +53,7 @@ def groups() -> Iterator[list[Lines]]:
     """Lines of every kind, as the exporter gathers them."""
     requests = RequestMetrics()
     for number_, tenant in enumerate(("acme", NASTY, "", "\ud800")):
-        requests.observe(record(tenant, f"{number_:032x}"), None)
+        requests.observe([(record(tenant, f"{number_:032x}"), None)])
     down = Health("engine:b:1")
     down.failure(SourceError("http_503", "it answers 503"), 0.5)
     with fake_engine() as engine:
@@ -127,12 +127,13 @@ def test_exemplars_are_in_openmetrics_only_and_on_request_histograms_only(
     assert ("tailscope_request_seconds", f"{0:032x}") in found
 
 
-def test_an_exemplar_lies_in_its_bucket_and_the_newest_stays() -> None:
+def test_an_exemplar_lies_in_its_bucket_and_the_slowest_stays() -> None:
     histogram = Histogram(METRICS["tailscope_request_input_tokens"], ("vllm", "a:1", "m"))
-    histogram.observe(3, "a" * 32)
-    histogram.observe(4, "b" * 32)
-    histogram.observe(5, "c" * 200)  # more than OpenMetrics allows
-    histogram.observe(6, None)
+    histogram.observe_all([3], ["a" * 32])
+    histogram.observe_all([4, 3], ["b" * 32, "c" * 32])
+    histogram.observe_all([3.5], ["d" * 32])
+    histogram.observe_all([5], ["e" * 200])  # more than OpenMetrics allows
+    histogram.observe_all([6], [None])
     page = render([{"tailscope_request_input_tokens": histogram.lines()}], None, openmetrics=True)
     (family,) = check_page(page.decode(), openmetrics=True)
     exemplars = {

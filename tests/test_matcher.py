@@ -30,7 +30,7 @@ class Watched:
         self.now = 0.0
         self.pairs: list[tuple[str | None, str | None]] = []
         self.matcher = Matcher(
-            lambda engine, gateway: self.pairs.append((_name(engine), _name(gateway))),
+            lambda pairs: self.pairs.extend((_name(mine), _name(theirs)) for mine, theirs in pairs),
             expect_gateway=expect_gateway,
             now=lambda: self.now,
         )
@@ -173,7 +173,7 @@ def test_an_outer_view_counts_not(watched: Watched, order: tuple[int, ...], pare
 def test_an_outer_view_gives_its_tenant() -> None:
     tenants: list[str | None] = []
     paired = Matcher(
-        lambda engine, gateway: tenants.append(gateway.tenant if gateway else None),
+        lambda pairs: tenants.extend(gateway.tenant if gateway else None for _, gateway in pairs),
         expect_gateway=True,
     )
     paired.add([gateway("outer", tenant="acme"), near("near"), engine("e", "s9")])
@@ -318,7 +318,7 @@ def test_memory_is_bounded_and_nothing_is_lost() -> None:
 
 
 def _held(matcher: Matcher) -> int:
-    return len(matcher._waiting) + len(matcher._settled)
+    return len(matcher._waiting) + len(matcher._settled) + matcher._early_rows
 
 
 def _indices(matcher: Matcher) -> list[Any]:

@@ -368,7 +368,7 @@ class Refusing(Intake):
 
 
 def _matcher() -> Matcher:
-    return Matcher(lambda mine, theirs: None, expect_gateway=False)
+    return Matcher(lambda pairs: None, expect_gateway=False)
 
 
 def receiver(intake: Intake) -> Receiver:

@@ -29,7 +29,7 @@ class Taken(Intake):
     """An intake without a store, which remembers what it took, and refuses when it is told to."""
 
     def __init__(self) -> None:
-        matcher = Matcher(lambda engine, gateway: None, expect_gateway=False)
+        matcher = Matcher(lambda pairs: None, expect_gateway=False)
         super().__init__(None, matcher, lambda: (None, None))
         self.ids: list[str | None] = []
         self.rejected: Counter[str] = Counter()

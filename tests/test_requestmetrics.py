@@ -90,7 +90,7 @@ def gateway(number: int = 1, **values: Any) -> RequestRecord:
 def page(*pairs: tuple[RequestRecord | None, RequestRecord | None], tenants: int = 50) -> Page:
     metrics = RequestMetrics(tenants)
     for mine, theirs in pairs:
-        metrics.observe(mine, theirs)
+        metrics.observe([(mine, theirs)])
     return Page(metrics)
 
 
@@ -175,7 +175,7 @@ def test_tenants_are_bounded() -> None:
 def test_no_label_is_unbounded(name: str) -> None:
     metrics = RequestMetrics()
     for number in range(200):
-        metrics.observe(engine(number, **{name: f"x{number}"}), None)
+        metrics.observe([(engine(number, **{name: f"x{number}"}), None)])
     lines = metrics.lines()["tailscope_requests_total"]
     values = {re.findall(f'{name}="(\\w+)"', line.series)[0] for line in lines}
     assert values == {f"x{number}" for number in range(50)} | {OTHER}
@@ -293,12 +293,12 @@ def test_the_fifty_first_tenant_is_other() -> None:
     pairs = [(engine(n), gateway(n, tenant=f"t{n}")) for n in range(60)]
     metrics = RequestMetrics()
     for mine, theirs in pairs:
-        metrics.observe(mine, theirs)
+        metrics.observe([(mine, theirs)])
     found = Page(metrics)
     assert found.labels("requests_total", "tenant") == {f"t{n}" for n in range(50)} | {OTHER}
     assert found.value("requests_total", tenant=OTHER) == 10
     assert found.value("request_seconds_count", tenant=OTHER) == 10
-    metrics.observe(*pairs[49])
+    metrics.observe([pairs[49]])
     again = [line.value for line in metrics.lines()["tailscope_requests_total"] if "t49" in line[0]]
     assert again == [2], "it stays one of the first"
 
@@ -311,7 +311,7 @@ def test_tenants_without_end_take_no_memory_and_no_series() -> None:
         nonlocal number
         while number < most:
             record.tenant = f"tenant-{number}"
-            metrics.observe(record, None)
+            metrics.observe([(record, None)])
             number += 1
         return sum(map(len, metrics.lines().values()))
 
@@ -421,7 +421,7 @@ def test_what_is_no_trace_is_no_exemplar(trace: str | None) -> None:
     assert not any(sample.exemplar for sample in found.samples)
 
 
-def test_an_exemplar_is_the_latest_of_its_bucket() -> None:
+def test_of_equally_slow_requests_the_latest_is_the_exemplar() -> None:
     found = page((engine(1), None), (engine(2), None), (engine(3, trace_id=None), None))
     exemplars = {
         sample.exemplar.labels["trace_id"]: sample.exemplar.value

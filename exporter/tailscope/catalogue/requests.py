@@ -104,4 +104,9 @@ METRICS: tuple[Metric, ...] = (
         (*REQUEST, "tenant"),
         Unit.SECONDS,
     ),
+    Metric(
+        f"{PREFIX}tenant_overflow_requests_total",
+        Kind.COUNTER,
+        "Requests of tenants that have no series of their own: they count as tenant `other`.",
+    ),
 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
 from tailscope.catalogue import Metric
 from tailscope.exporter.exposition import Line, bound_text, bucket, escape, series
+
+EXEMPLAR_SECONDS = 60.0
+"""The exemplar of a bucket is the slowest request of so much time; then the next one counts."""
 
 _MAX_TRACE = 64
 """Longest trace id that becomes an exemplar; OpenMetrics allows 128 characters with the name."""
@@ -25,7 +28,17 @@ class Histogram:
         values: Label values in the order of ``metric.labels``.
     """
 
-    __slots__ = ("_bounds", "_buckets", "_counts", "_exemplars", "_lines", "_names", "_total")
+    __slots__ = (
+        "_bounds",
+        "_buckets",
+        "_counts",
+        "_exemplars",
+        "_lines",
+        "_names",
+        "_renewed",
+        "_slowest",
+        "_total",
+    )
 
     def __init__(self, metric: Metric, values: Sequence[str]) -> None:
         self._bounds = metric.buckets
@@ -37,18 +50,44 @@ class Histogram:
         )
         self._counts = [0] * len(texts)
         self._exemplars: list[_Exemplar | None] = [None] * len(texts)
+        self._slowest: list[float] = []
+        self._renewed = 0.0
         self._total = 0.0
         self._lines: list[Line] | None = None
 
-    def observe(self, value: float, trace_id: str | None = None) -> None:
-        """Count one value; its trace becomes the exemplar of its bucket."""
-        index = bisect_left(self._bounds, value)
-        self._counts[index] += 1
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
         self._lines = None
-        if trace_id and len(trace_id) <= _MAX_TRACE:
-            # Written out only when it is asked for: most are replaced before that.
-            self._exemplars[index] = (trace_id, value, time.time())
+
+    def observe_all(self, values: Sequence[float], traces: Sequence[str | None]) -> None:
+        """Count values, each with the trace that may become the exemplar of its bucket."""
+        bounds, slowest = self._bounds, self._fresh()
+        ordered = sorted(values)
+        done, end = 0, len(ordered)
+        while done < end:
+            index = bisect_left(bounds, ordered[done])
+            last = index == len(bounds)
+            upto = end if last else bisect_right(ordered, bounds[index], done)
+            self._counts[index] += upto - done
+            done = upto
+            if (value := ordered[done - 1]) >= slowest[index]:
+                trace = traces[values.index(value)]
+                if trace and len(trace) <= _MAX_TRACE:
+                    slowest[index] = value
+                    # Written out only when it is asked for: most are replaced before that.
+                    self._exemplars[index] = (trace, value, time.time())
+        self._total += sum(ordered)
+        self._lines = None
+
+    def _fresh(self) -> list[float]:
+        """Return what an exemplar must exceed; nothing once the present ones are old."""
+        now = time.monotonic()
+        if not self._slowest or now >= self._renewed + EXEMPLAR_SECONDS:
+            self._slowest = [0.0] * len(self._counts)
+            self._renewed = now
+        return self._slowest
 
     def lines(self) -> list[Line]:
         """Return the cumulative buckets, sum and count; the caller does not change the list."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the store needs Arrow, and an exporter without one does wit
     from tailscope.records.store import Store
 
 _COMMIT_SECONDS = 10.0
+_INFERRED = {(True, False): "server", (False, True): "model", (True, True): "server,model"}
 
 Place = Callable[[], tuple[str | None, str | None]]
 """Server and model of the one engine beside the exporter; None where that is not clear."""
@@ -109,15 +110,14 @@ class Intake:
         for record in records:
             if record.role != "engine":
                 continue
-            inferred = []
-            if server is not None and record.server != server:
+            of_server = server is not None and record.server != server
+            of_model = model is not None and record.model is None
+            if of_server:
                 record.server = server
-                inferred.append("server")
-            if model is not None and record.model is None:
+            if of_model:
                 record.model = model
-                inferred.append("model")
-            if inferred:
-                record.inferred = ",".join(inferred)
+            if of_server or of_model:
+                record.inferred = _INFERRED[of_server, of_model]
 
     def lines(self) -> dict[str, list[Line]]:
         """Return the counts of records by source."""

@@ -14,13 +14,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
 from tailscope.records.record import RequestRecord
 
-Emit = Callable[[RequestRecord | None, RequestRecord | None], None]
+Pair = tuple[RequestRecord | None, RequestRecord | None]
+"""The engine row and the gateway row of a request; one of them is None if it has no partner."""
+
+Emit = Callable[[Sequence[Pair]], None]
 
 WAIT_SECONDS = 10.0
 """vLLM exports its spans up to 5 s after the request ended."""
@@ -111,8 +114,7 @@ class Matcher:
     comes after its partner was counted alone, but sooner than that, is not counted.
 
     Args:
-        emit: Called with the engine row and the gateway row of a request, one of them None if it
-            has no partner. Called under the matcher's lock, in order.
+        emit: Called with the requests that are complete. Called under the matcher's lock, in order.
         expect_gateway: Whether a gateway's rows are to be expected from the start. Otherwise
             engine rows begin to wait when the first gateway row has been seen.
         now: Monotonic clock, seconds.
@@ -130,38 +132,62 @@ class Matcher:
         self._seen = _Seen()
         self._waiting: deque[_Row] = deque()
         self._settled: deque[_Row] = deque()
+        self._complete: list[Pair] = []
+        # Engine rows from before the first gateway row, in batches: how long they are remembered.
+        self._early: deque[tuple[float, Sequence[RequestRecord]]] = deque()
+        self._early_rows = 0
 
-    def add(self, records: Iterable[RequestRecord]) -> None:
+    def add(self, records: Sequence[RequestRecord]) -> None:
         """Take rows that were accepted."""
         with self._lock:
             until = self._now() + WAIT_SECONDS
+            records = [record for record in records if not self._seen(record)]
+            if not self._gateway_seen:
+                first = _first_gateway(records)
+                self._add_early(records[:first], until)
+                records = records[first:]
             for record in records:
-                if self._seen(record):
-                    continue
                 if record.role == "engine":
-                    self._add_engine(record, until)
+                    self._add_engine(_Row(record, _State.WAITING, until))
                 else:
                     self._add_gateway(_Row(record, _State.WAITING, until))
-            self._expire()
+            self._hand_on()
 
     def expire(self) -> None:
         """Count what has waited long enough."""
         with self._lock:
-            self._expire()
+            self._hand_on()
 
     def flush(self) -> None:
         """Count everything that waits."""
         with self._lock:
-            self._expire(everything=True)
+            self._hand_on(everything=True)
 
-    def _add_engine(self, record: RequestRecord, until: float) -> None:
-        if not self._gateway_seen:
-            self._emit(record, None)
-            # Only for the first gateway row, which may belong to one of these, and may wait for a
-            # better one before it takes it.
-            self._settled.append(_Row(record, _State.ALONE, until + WAIT_SECONDS))
-            return
-        row = _Row(record, _State.WAITING, until)
+    def _hand_on(self, everything: bool = False) -> None:
+        self._expire(everything)
+        if self._complete:
+            complete, self._complete = self._complete, []
+            self._emit(complete)
+
+    def _add_early(self, records: Sequence[RequestRecord], until: float) -> None:
+        """Count engine rows at once.
+
+        They are remembered only for the first gateway row, which may belong to one of these, and
+        may wait for a better one before it takes it.
+        """
+        self._complete += [(record, None) for record in records]
+        if records:
+            self._early.append((until + WAIT_SECONDS, records[-_MAX_EARLY_ROWS:]))
+            self._early_rows += len(self._early[-1][1])
+
+    def _forget_early(self) -> None:
+        now, early = self._now(), self._early
+        while early and (
+            early[0][0] <= now or self._early_rows - len(early[0][1]) >= _MAX_EARLY_ROWS
+        ):
+            self._early_rows -= len(early.popleft()[1])
+
+    def _add_engine(self, row: _Row) -> None:
         for gateway in self._partners(row, certain=True):
             self._pair(row, gateway)
             break
@@ -170,8 +196,12 @@ class Matcher:
     def _add_gateway(self, row: _Row) -> None:
         if not self._gateway_seen:
             self._gateway_seen = True
-            for engine in self._settled:
-                self._engines.add(engine)
+            self._forget_early()
+            for until, records in self._early:
+                for record in records:
+                    self._keep(_Row(record, _State.ALONE, until), self._engines)
+            self._early.clear()
+            self._early_rows = 0
         if self._is_outer(row):
             return
         self._gateways.add(row)  # first, so that it is seen whether it is the only one
@@ -223,7 +253,7 @@ class Matcher:
 
     def _pair(self, engine: _Row, gateway: _Row) -> None:
         if engine.state is _State.WAITING and gateway.state is not _State.ALONE:
-            self._emit(engine.record, gateway.record)
+            self._complete.append((engine.record, gateway.record))
         for row in (engine, gateway):
             if row.state is _State.WAITING:
                 row.state = _State.PAIRED
@@ -253,6 +283,7 @@ class Matcher:
         return []
 
     def _expire(self, everything: bool = False) -> None:
+        self._forget_early()
         now = self._now()
         waiting, settled = self._waiting, self._settled
         while waiting and (everything or waiting[0].until <= now or len(waiting) > _MAX_ROWS):
@@ -261,13 +292,12 @@ class Matcher:
                 self._give_up(row)
             row.until = now + WAIT_SECONDS
             settled.append(row)
-        most = _MAX_ROWS if self._gateway_seen else _MAX_EARLY_ROWS
-        while settled and (settled[0].until <= now or len(settled) > most):
+        while settled and (settled[0].until <= now or len(settled) > _MAX_ROWS):
             row = settled.popleft()
             self._count_alone(row)
             if row.record.role == "gateway":
                 self._forget_call(row)
-            if self._gateway_seen and row.state is not _State.OUTER:
+            if row.state is not _State.OUTER:
                 (self._engines if row.record.role == "engine" else self._gateways).remove(row)
         if everything:
             for row in settled:
@@ -291,9 +321,15 @@ class Matcher:
             return
         row.state = _State.ALONE
         if row.record.role == "engine":
-            self._emit(row.record, None)
+            self._complete.append((row.record, None))
         else:
-            self._emit(None, row.record)
+            self._complete.append((None, row.record))
+
+
+def _first_gateway(records: Sequence[RequestRecord]) -> int:
+    return next(
+        (index for index, record in enumerate(records) if record.role != "engine"), len(records)
+    )
 
 
 def _is_middleware(row: _Row) -> bool:

@@ -23,7 +23,6 @@ from tailscope.exporter.otlp import (
     Group,
     TooLarge,
     decode_resource,
-    decode_span,
 )
 
 MAX_JSON = 4 << 20
@@ -54,7 +53,7 @@ def read_json(body: bytes | bytearray) -> Iterator[Group]:
         yield Group(
             decode_resource(resource.SerializeToString()),
             (
-                decode_span(_encode_span(span))
+                _encode_span(span)
                 for scope in parts.of(group, "scopeSpans", "scope_spans")
                 for span in parts.of(scope, "spans")
             ),

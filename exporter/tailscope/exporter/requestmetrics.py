@@ -1,19 +1,24 @@
-"""Metrics of requests, made from their records.
+"""Metrics of requests, made from their records, a batch at a time.
 
-Labels that come from outside are bounded: the first values get a series of their own, the rest
-counts as ``other``.
+Labels that come from outside are bounded: of tenants those with the most load have series of their
+own, of engines, servers and models the first ones; the rest counts as ``other``.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
+from typing import Any
 
 from tailscope.catalogue import METRICS, PREFIX, STAGES
 from tailscope.catalogue.requests import REQUEST
 from tailscope.exporter.exposition import Line, series
 from tailscope.exporter.histogram import Histogram
+from tailscope.exporter.matcher import Pair
+from tailscope.exporter.tenants import Tenants
 from tailscope.records.record import UNKNOWN_TENANT, RequestRecord
 
 OTHER = "other"
@@ -69,6 +74,13 @@ _TENANT_OUTPUT = ("tenant_output_tokens_total",)
 _TENANT_INPUT = {
     cached: ("tenant_input_tokens_total", cached) for cached in ("yes", "no", "unknown")
 }
+_OVERFLOW = f"{PREFIX}tenant_overflow_requests_total"
+
+_Labels = tuple[str, str, str, str]
+"""Engine, server, model, tenant."""
+
+_Request = tuple[RequestRecord, RequestRecord]
+"""The row that knows more, and the one that may know the rest; the same if there is no other."""
 
 
 class _Series:
@@ -79,35 +91,36 @@ class _Series:
         plan: The histograms.
     """
 
-    __slots__ = ("_counters", "_histograms", "_labels", "_plan", "_planned")
+    __slots__ = ("_counters", "_histograms", "_labels", "_plan")
 
     def __init__(self, labels: tuple[str, ...], plan: _Plan) -> None:
         self._labels = labels
         self._plan = plan
-        self._planned: list[Histogram | None] = [None] * len(plan.keys)
         self._histograms: dict[tuple[str, ...], Histogram] = {}
         self._counters: dict[tuple[str, ...], float] = {}
 
-    def record(self, record: RequestRecord) -> None:
-        """Count what is known of the record's columns."""
-        trace, planned = record.trace_id, self._planned
-        for index, value in enumerate(self._plan.values(record)):
-            if value is not None:
-                histogram = planned[index]
-                if histogram is None:
-                    histogram = planned[index] = self._histogram(self._plan.keys[index])
-                histogram.observe(value, trace)
+    def record(self, records: Sequence[RequestRecord], traces: Sequence[str | None]) -> None:
+        """Count what is known of the records' columns."""
+        columns = zip(*map(self._plan.values, records), strict=True)
+        for key, column in zip(self._plan.keys, columns, strict=True):
+            self.observe(key, column, traces)
 
-    def observe(self, key: tuple[str, ...], value: float, trace: str | None) -> None:
-        """Count a value in a histogram; ``key`` is its name and its further labels."""
-        self._histogram(key).observe(value, trace)
-
-    def _histogram(self, key: tuple[str, ...]) -> Histogram:
+    def observe(
+        self, key: tuple[str, ...], values: Sequence[float | None], traces: Sequence[str | None]
+    ) -> None:
+        """Count what is known in a histogram; ``key`` is its name and its further labels."""
+        known = [value for value in values if value is not None]
+        if not known:
+            return
+        if len(known) < len(values):
+            traces = [
+                trace for value, trace in zip(values, traces, strict=True) if value is not None
+            ]
         found = self._histograms.get(key)
         if found is None:
             metric = METRICS[PREFIX + key[0]]
             found = self._histograms[key] = Histogram(metric, (*self._labels, *key[1:]))
-        return found
+        found.observe_all(known, traces)
 
     def count(self, key: tuple[str, ...], amount: float) -> None:
         """Add to a counter; ``key`` is its name and its further labels."""
@@ -128,19 +141,78 @@ class RequestMetrics:
 
     Args:
         max_tenants: Tenants that get a series of their own.
+        now: Monotonic clock, seconds.
     """
 
-    def __init__(self, max_tenants: int = _MAX_TENANTS) -> None:
+    def __init__(
+        self, max_tenants: int = _MAX_TENANTS, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._lock = threading.Lock()
-        self._names = (*(Bounded(_MAX_NAMES) for _ in REQUEST), Bounded(max_tenants))
-        self._series: dict[tuple[str, ...], _Series] = {}
-        self._known: dict[tuple[str, ...], tuple[_Series, _Series]] = {}
+        self._names = tuple(Bounded(_MAX_NAMES) for _ in REQUEST)
+        self._tenants = Tenants(max_tenants, now)
+        self._places: dict[tuple[str, ...], _Series] = {}
+        self._of_tenants: dict[str, dict[tuple[str, ...], _Series]] = {}
+        self._overflow = 0
 
-    def observe(self, engine: RequestRecord | None, gateway: RequestRecord | None) -> None:
-        """Count one request, as its engine and its gateway saw it; one of them may be missing."""
+    def observe(self, pairs: Iterable[Pair]) -> None:
+        """Count requests, as their engine and their gateway saw them; one may be missing."""
+        groups = _grouped(pairs)
+        with self._lock:
+            self._let_go()
+            places: dict[tuple[str, ...], list[RequestRecord]] = {}
+            for labels, requests in groups.items():
+                place = tuple(name(one) for name, one in zip(self._names, labels, strict=False))
+                firsts = [first for first, _ in requests]
+                places.setdefault(place, []).extend(firsts)
+                load = _Load(requests)
+                mine = self._of_tenant(place, labels[-1], load)
+                mine.record(firsts, [first.trace_id for first in firsts])
+                load.count(mine)
+            for place, records in places.items():
+                self._of_place(place).record(records, [one.trace_id for one in records])
+                _per_token(records, self._of_place(place))
+
+    def _of_place(self, place: tuple[str, ...]) -> _Series:
+        found = self._places.get(place)
+        if found is None:
+            found = self._places[place] = _Series(place, _OF_PLACE)
+        return found
+
+    def _of_tenant(self, place: tuple[str, ...], tenant: str, load: _Load) -> _Series:
+        if not self._tenants.admit(tenant, load.seconds):
+            self._overflow += load.requests
+            tenant = OTHER
+        series_of = self._of_tenants.setdefault(tenant, {})
+        found = series_of.get(place)
+        if found is None:
+            found = series_of[place] = _Series((*place, tenant), _OF_TENANT)
+        return found
+
+    def _let_go(self) -> None:
+        for tenant in self._tenants.review():
+            self._of_tenants.pop(tenant, None)
+
+    def lines(self) -> dict[str, list[Line]]:
+        """Return all lines by metric."""
+        found: dict[str, list[Line]] = {}
+        with self._lock:
+            self._let_go()
+            for one in self._places.values():
+                one.lines(found)
+            for of_tenant in self._of_tenants.values():
+                for one in of_tenant.values():
+                    one.lines(found)
+            if self._places:
+                found[_OVERFLOW] = [Line(_OVERFLOW, self._overflow)]
+        return found
+
+
+def _grouped(pairs: Iterable[Pair]) -> dict[_Labels, list[_Request]]:
+    groups: dict[_Labels, list[_Request]] = {}
+    for engine, gateway in pairs:
         first = engine or gateway
         if first is None:
-            return
+            continue
         other = gateway or first
         labels = (
             first.engine or other.engine or "",
@@ -148,53 +220,103 @@ class RequestMetrics:
             first.model or other.model or "",
             first.tenant or other.tenant or UNKNOWN_TENANT,
         )
-        with self._lock:
-            of_place, of_tenant = self._known.get(labels) or self._bounded(labels)
-            of_place.record(first)
-            made = first.output_tokens
-            if first.decode_seconds is not None and made is not None and made > 1:
-                of_place.observe(_PER_TOKEN, first.decode_seconds / (made - 1), first.trace_id)
-            of_tenant.record(first)
-            _load(first, other, of_tenant)
-
-    def _bounded(self, labels: tuple[str, str, str, str]) -> tuple[_Series, _Series]:
-        """Find the series of label values, of which there may be too many."""
-        bounded = tuple(name(label) for name, label in zip(self._names, labels, strict=True))
-        found = self._of(bounded[:-1], _OF_PLACE), self._of(bounded, _OF_TENANT)
-        if bounded == labels:
-            self._known[labels] = found
-        return found
-
-    def _of(self, labels: tuple[str, ...], plan: _Plan) -> _Series:
-        found = self._series.get(labels)
-        if found is None:
-            found = self._series[labels] = _Series(labels, plan)
-        return found
-
-    def lines(self) -> dict[str, list[Line]]:
-        """Return all lines by metric."""
-        found: dict[str, list[Line]] = {}
-        with self._lock:
-            for one in self._series.values():
-                one.lines(found)
-        return found
+        group = groups.get(labels)
+        if group is None:
+            group = groups[labels] = []
+        group.append((first, other))
+    return groups
 
 
-def _load(first: RequestRecord, other: RequestRecord, tenant: _Series) -> None:
+def _per_token(records: Sequence[RequestRecord], place: _Series) -> None:
+    measured = [
+        (one.decode_seconds / (one.output_tokens - 1), one.trace_id)
+        for one in records
+        if one.decode_seconds is not None and (one.output_tokens or 0) > 1 and one.output_tokens
+    ]
+    if measured:
+        values, traces = zip(*measured, strict=True)
+        place.observe(_PER_TOKEN, values, traces)
+
+
+_own: Callable[[RequestRecord], tuple[Any, ...]] = attrgetter(
+    "outcome",
+    "attempt",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "prefill_seconds",
+    "decode_seconds",
+    "total_seconds",
+)
+
+
+class _Load:
+    """What requests of one tenant asked of a place.
+
+    Attributes:
+        requests: How many they are.
+        seconds: Time in the batch; where that is not known, from arrival to the end.
+    """
+
+    __slots__ = ("_amounts", "requests", "seconds")
+
+    def __init__(self, requests: Sequence[_Request]) -> None:
+        rows = [_own(first) if first is other else _told(first, other) for first, other in requests]
+        outcomes, attempts, sent, cached, made, prefill, decode, total = zip(*rows, strict=True)
+        slots = [
+            None if one is None or two is None else one + two
+            for one, two in zip(prefill, decode, strict=True)
+        ]
+        both = [slot if slot is not None else time for slot, time in zip(slots, total, strict=True)]
+        self.requests = len(rows)
+        self.seconds = _sum(both) or 0.0
+        retries = sum(1 for attempt in attempts if attempt is not None and attempt > 1)
+        self._amounts: dict[tuple[str, ...], float | None] = {
+            **{("requests_total", name or "unknown"): n for name, n in Counter(outcomes).items()},
+            _RETRIES: retries or None,
+            **_input(sent, cached),
+            _TENANT_OUTPUT: _sum(made),
+            _SLOT: _sum(slots),
+        }
+
+    def count(self, tenant: _Series) -> None:
+        """Add everything that is known to the tenant's counters."""
+        for key, amount in self._amounts.items():
+            if amount is not None:
+                tenant.count(key, amount)
+
+
+def _sum(column: Iterable[float | None]) -> float | None:
+    """Add what is known; None if nothing is."""
+    known = [value for value in column if value is not None]
+    return sum(known) if known else None
+
+
+def _input(
+    sent: Sequence[int | None], cached: Sequence[int | None]
+) -> dict[tuple[str, ...], float | None]:
+    """Share out prompt tokens: cached, not cached, and those of which it is not known."""
+    if not any(one is not None for one in cached):
+        return {_TENANT_INPUT["unknown"]: _sum(sent)}
+    pairs = [(one, two) for one, two in zip(sent, cached, strict=True) if one is not None]
+    known = [(one, two) for one, two in pairs if two is not None]
+    return {
+        _TENANT_INPUT["unknown"]: _sum([one for one, two in pairs if two is None]),
+        _TENANT_INPUT["yes"]: _sum([two for _, two in known]),
+        _TENANT_INPUT["no"]: _sum([max(one - two, 0) for one, two in known]),
+    }
+
+
+def _told(first: RequestRecord, other: RequestRecord) -> tuple[Any, ...]:
+    """Put together what the two sides of a request know, as ``_own`` has it."""
     given_up = other.outcome not in (None, "ok")
-    outcome = (other.outcome if given_up else first.outcome or other.outcome) or "unknown"
-    tenant.count(("requests_total", outcome), 1)
-    if max(first.attempt or 1, other.attempt or 1) > 1:
-        tenant.count(_RETRIES, 1)
-    tokens = first.input_tokens if first.input_tokens is not None else other.input_tokens
-    cached = first.cached_tokens if first.cached_tokens is not None else other.cached_tokens
-    if tokens is not None and cached is not None:
-        tenant.count(_TENANT_INPUT["yes"], cached)
-        tenant.count(_TENANT_INPUT["no"], max(tokens - cached, 0))
-    elif tokens is not None:
-        tenant.count(_TENANT_INPUT["unknown"], tokens)
-    made = first.output_tokens if first.output_tokens is not None else other.output_tokens
-    if made is not None:
-        tenant.count(_TENANT_OUTPUT, made)
-    if first.prefill_seconds is not None and first.decode_seconds is not None:
-        tenant.count(_SLOT, first.prefill_seconds + first.decode_seconds)
+    return (
+        other.outcome if given_up else first.outcome or other.outcome,
+        max(first.attempt or 1, other.attempt or 1),
+        first.input_tokens if first.input_tokens is not None else other.input_tokens,
+        first.cached_tokens if first.cached_tokens is not None else other.cached_tokens,
+        first.output_tokens if first.output_tokens is not None else other.output_tokens,
+        first.prefill_seconds,
+        first.decode_seconds,
+        first.total_seconds if first.total_seconds is not None else other.total_seconds,
+    )

@@ -26,6 +26,7 @@ from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
 from tailscope.exporter.listeners import HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
+from tailscope.exporter.memory import collect_seldom
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.receiver import Receiver
 from tailscope.exporter.requestmetrics import RequestMetrics
@@ -183,6 +184,7 @@ class Sidecar:
 
     def start(self) -> None:
         """Start all threads."""
+        collect_seldom()
         for poller in self._pollers:
             poller.start()
         if self._grpc is not None:

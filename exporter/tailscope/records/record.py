@@ -26,7 +26,8 @@ EARLIEST_NS = 10**17
 """Arrivals before this (1973) are no nanoseconds, or of a clock that is not set."""
 
 _MAX_INT = 2**63 - 1
-_MAX_MEASURED = 1e8  # 3 years; no context window is as long either
+MAX_MEASURED = 1e8
+"""Durations and counts beyond this are none: it is 3 years, and no context window is as long."""
 _IDS = ("span_id", "parent_span_id", "trace_id")
 _COUNTS = ("input_tokens", "cached_tokens", "output_tokens", "max_tokens", "attempt")
 _DURATIONS = (
@@ -135,7 +136,10 @@ COLUMNS: dict[str, type] = _columns()
 """Column name to ``str``, ``int`` or ``float``, in the order of the record."""
 
 
-_measured = attrgetter(*_DURATIONS, *_COUNTS)
+MEASURED = (*_DURATIONS, *_COUNTS)
+"""Columns whose values lie between 0 and ``MAX_MEASURED``."""
+
+_measured = attrgetter(*MEASURED)
 
 
 def complete(record: RequestRecord) -> int:
@@ -160,7 +164,7 @@ def complete(record: RequestRecord) -> int:
         record.total_seconds = (record.ended_ns - record.arrived_ns) / 1e9
     clamped = 0
     for value in _measured(record):
-        if value is not None and not 0 <= value <= _MAX_MEASURED:
+        if value is not None and not 0 <= value <= MAX_MEASURED:
             clamped = _mend(record)
             break
     if record.ended_ns is None and record.total_seconds is not None:
@@ -173,12 +177,12 @@ def _mend(record: RequestRecord) -> int:
     clamped = 0
     for name in _DURATIONS:
         value = getattr(record, name)
-        if value is not None and not 0 <= value <= _MAX_MEASURED:
+        if value is not None and not 0 <= value <= MAX_MEASURED:
             setattr(record, name, 0.0 if value < 0 else None)
             clamped += value < 0
     for name in _COUNTS:
         value = getattr(record, name)
-        if value is not None and not 0 <= value <= _MAX_MEASURED:
+        if value is not None and not 0 <= value <= MAX_MEASURED:
             setattr(record, name, None)
     return clamped
 

@@ -71,9 +71,12 @@ def request_batch(records: Sequence[RequestRecord]) -> pa.RecordBatch:
 
 
 def _array(column: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    # Most producers leave half of the columns empty.
+    # Most producers leave half of the columns empty, and name themselves in each row.
     if not column or (column[0] is None and column.count(None) == len(column)):
         return pa.nulls(len(column), type_)
+    one = column[0]
+    if type(one) is str and one == column[-1] and column.count(one) == len(column):
+        return pa.repeat(pa.scalar(one, type_), len(column))
     return pa.array(column, type_)
 
 
