@@ -11,8 +11,9 @@ from tailscope.address import Address
 from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.errors import UsageError
-from tailscope.exporter.config import Config, Target, duration, parse, size
+from tailscope.exporter.config import Config, RequestFile, Target, duration, parse, size
 from tailscope.exporter.listeners import bind
+from tailscope.records.tenancy import of_attributes
 
 FLAGS: dict[str, str | list[str]] = {
     "engine": ["vllm=http://10.0.0.1:8000", "https://b.example/m"],
@@ -36,13 +37,13 @@ EXPECTED = Config(
     listen=Address("127.0.0.1", 9000),
     otlp_grpc=None,
     otlp_http=Address("::1", 4318),
-    requests=(Path("a.jsonl"), Path("b.jsonl")),
+    requests=(RequestFile(Path("a.jsonl")), RequestFile(Path("b.jsonl"))),
     data=Path("store"),
     interval=0.5,
     retention=None,
     max_bytes=2 << 30,
     tenants=7,
-    tenant_attributes=("customer", "tenant.id"),
+    tenant_rules=of_attributes(("customer", "tenant.id")),
     log_level="debug",
 )
 

@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from tailscope.address import free
-from tailscope.cli import COMMANDS
+from tailscope.cli import COMMANDS, parser_for
 from tailscope.document import pages
+from tailscope.exporter.config import parse
 from tailscope.records.jsonl import parse_line
+from tailscope.records.translation import Translator
 from tests.tools import ROOT
 
 _PATIENCE = 120.0
@@ -165,12 +167,41 @@ def test_a_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
         pytest.fail(f"the README has a command that no test runs: {command}")
 
 
-def test_the_record_of_the_readme_is_one() -> None:
-    lines = re.findall(r'^ *(\{"role": .*\})$', _README, re.MULTILINE)
+_RECORDS = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+
+
+def test_the_record_of_the_docs_is_one() -> None:
+    lines = re.findall(r'^ *(\{.*"arrived_ns": .*\})$', _RECORDS, re.MULTILINE)
     assert lines
     for line in lines:
         record, clamped = parse_line(line.encode())
         assert (record.tenant, record.role, clamped) == ("acme", "gateway", 0)
+
+
+def test_the_access_logs_of_the_docs_are_recognised() -> None:
+    nginx = {"msec": "1796000002.000", "request_time": "1.5", "status": "200"}
+    for name in re.findall(r'"(\w+)":"\$\1"', _RECORDS):
+        nginx.setdefault(name, "x")
+    envoy = {"start_time": "2026-11-30T00:53:20.500Z", "duration": "1500"}
+    for name, value in re.findall(r'^    (\w+): "(%.*%)"$', _RECORDS, re.MULTILINE):
+        envoy.setdefault(name, "200" if value == "%RESPONSE_CODE%" else "x")
+    for row, source, tenant in ((nginx, "nginx", "http_x_tenant_id"), (envoy, "envoy", "tenant")):
+        assert row[tenant] == "x"
+        found = Translator().record(row)
+        assert found is not None
+        record = found[0]
+        assert (record.source, record.tenant, record.outcome) == (source, "x", "ok")
+        assert (record.request_id, record.total_seconds) == ("x", 1.5)
+
+
+def test_the_settings_of_the_docs_are_settings(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(requests: .*?)```", _RECORDS, re.DOTALL)
+    (tmp_path / "tailscope.yaml").write_text(block)
+    parser = parser_for("exporter")
+    config = parse(parser.parse_args(["--config", str(tmp_path / "tailscope.yaml")]))
+    assert [one.name for one in config.formats] == ["edge", "mine"]
+    (file,) = config.requests
+    assert file.format == config.formats[0]
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.engines.vllm import SPANS
-from tailscope.catalogue.spans import GATEWAY_ATTRIBUTES
+from tailscope.catalogue.spans import KINDS
 from tailscope.exporter.otlp import BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.otlpgrpc import SERVICE
 from tailscope.exporter.otlpjson import read_json
@@ -142,7 +142,7 @@ ATTRIBUTES = st.one_of(
         st.sampled_from(
             [
                 *SPANS.attributes,
-                *GATEWAY_ATTRIBUTES,
+                *(name for kind in KINDS for name in kind.attributes),
                 "tenant",
                 "error.type",
                 "gen_ai.system",

@@ -216,7 +216,9 @@ def test_more_than_the_store_takes_at_once(tmp_path: Path, data: Path) -> None:
 
 
 def _arguments(data: Path, path: Path) -> Any:
-    return argparse.Namespace(data=str(data), files=[str(path)])
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    return parser.parse_args(["--data", str(data), str(path)])
 
 
 def test_a_disk_that_refuses_a_part_is_told(tmp_path: Path, data: Path) -> None:

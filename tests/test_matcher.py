@@ -146,6 +146,66 @@ def test_two_gateway_rows_of_a_trace_are_not_guessed_between(watched: Watched) -
     assert sorted(again.pairs, key=str) == [("e", None), (None, "g1"), (None, "g2")]
 
 
+# Several views of one request
+
+
+def near(name: str, parent: str | None = "s1") -> RequestRecord:
+    """A row of the middleware, which the gateway called."""
+    found = gateway(name, "s9", parent_span_id=parent)
+    found.source = "middleware"
+    return found
+
+
+@pytest.mark.parametrize("parent", ["s1", "caller"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_an_outer_view_counts_not(watched: Watched, order: tuple[int, ...], parent: str) -> None:
+    outer = gateway("outer", parent_span_id="caller", tenant="acme")
+    rows = [engine("e", "s9"), near("near", parent), outer]
+    watched.add(*(rows[index] for index in order))
+    watched.wait(100)
+    watched.wait(100)
+    assert watched.pairs == [("e", "near")]
+    assert watched.matcher._gateways._rows == ({}, {}, {})
+    assert watched.matcher._called == {}
+    assert len(join_records(rows)) == 1
+
+
+def test_an_outer_view_gives_its_tenant() -> None:
+    tenants: list[str | None] = []
+    paired = Matcher(
+        lambda pairs: tenants.extend(gateway.tenant if gateway else None for _, gateway in pairs),
+        expect_gateway=True,
+    )
+    paired.add([gateway("outer", tenant="acme"), near("near"), engine("e", "s9")])
+    assert tenants == ["acme"]
+
+
+# What comes twice
+
+
+@pytest.mark.parametrize("expect_gateway", [True, False])
+@pytest.mark.parametrize("pause", [0, 5, 100])
+def test_what_is_sent_twice_counts_once(expect_gateway: bool, pause: float) -> None:
+    watched = Watched(expect_gateway)
+    rows = [engine("e", span_id="e1"), engine("alone", "x", "b" * 32, span_id="e1"), gateway("g")]
+    for _ in range(3):
+        watched.add(*rows)
+        watched.wait(pause)
+    watched.wait(100)
+    assert len(watched.pairs) == 2
+    assert Counter(pair[0] for pair in watched.pairs) == {"e": 1, "alone": 1}
+
+
+def test_what_was_seen_is_forgotten_in_the_end(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matcher, "_MAX_SEEN", 10)
+    for number in range(100):
+        watched.add(engine(str(number), str(number), f"{number:032x}", span_id="e1"))
+    seen = watched.matcher._seen
+    assert len(seen._new) + len(seen._old) <= 20
+
+
 @pytest.mark.parametrize("first", ["engine", "gateway"])
 def test_a_request_id_is_enough(watched: Watched, first: str) -> None:
     rows = [engine("e", request_id="r"), gateway("g", None, None, request_id="r")]
@@ -200,7 +260,7 @@ def test_the_first_gateway_row_may_belong_to_an_engine_row_that_was_counted() ->
     watched.add(gateway("g"))
     watched.wait(100)
     assert watched.pairs == [("e", None), ("e2", None)]
-    watched.add(engine("e3"), gateway("g3"))
+    watched.add(engine("e3", "s3"), gateway("g3", "s3"))
     assert watched.pairs[2:] == [("e3", "g3")]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tailscope import cli
 from tailscope.catalogue.engines.vllm import SPANS
-from tailscope.catalogue.spans import GATEWAY_ATTRIBUTES, SERVER_ATTRIBUTES, TENANT_ATTRIBUTES
+from tailscope.catalogue.spans import KINDS, SERVER_ATTRIBUTES
 from tailscope.exporter.otlp import MAX_MESSAGE
 from tailscope.exporter.otlpgrpc import SERVICE
 from tailscope.records.jsonl import MAX_LINE
@@ -34,10 +34,12 @@ from tailscope.records.reader import Reader
 from tailscope.records.record import COLUMNS, MAX_TEXT
 from tailscope.records.recordfile import MAX_NAMED
 from tailscope.records.segments import batches, listing
+from tailscope.records.tenancy import TENANT_ATTRIBUTES
 from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
 from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, body, message, span, span_id, value
 from tests.process import Exporter, exporter, run, until
+from tests.test_formats import ROWS, SGLANG
 
 KEY = "sk-canarykey-0123456789"
 SECRET = f"Tell canaryprompt of Doe, canarymail@example.com, {KEY}"
@@ -58,9 +60,18 @@ UNREAD = (
 )
 READ: Mapping[str, type] = {
     **{name: COLUMNS[column] for name, column in SPANS.attributes.items()},
-    **{name: COLUMNS[column] for name, column in GATEWAY_ATTRIBUTES.items()},
+    **{name: COLUMNS[column] for kind in KINDS for name, column in kind.attributes.items()},
+    **{name: str for kind in KINDS for names in kind.places.values() for name in names},
+    **{mark.attribute: str for kind in KINDS for mark in kind.outcomes},
     **dict.fromkeys(TENANT_ATTRIBUTES, str),
 }
+PRODUCERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("llm_request", {}),
+    *((f"chat {SECRET}", {group[0]: 1 for group in kind.marks}) for kind in KINDS),
+)
+"""A span's name, and what makes it a request of each kind of producer."""
+
+MARKS = {name for kind in KINDS for group in kind.marks for name in group}
 
 
 def found(*texts: str | bytes) -> list[str]:
@@ -91,15 +102,18 @@ SHAPES: dict[str, Callable[[type], AnyValue]] = {
 """How a secret is put into an attribute that is read, by the type of its column."""
 
 
-def marked_span(number: int, name: str, shape: str) -> Span:
+def marked_span(number: int, name: str, own: Mapping[str, Any], shape: str) -> Span:
     """A span with a secret wherever there is a place for one."""
     one = span(number, name=name)
     del one.attributes[:]
     one.attributes.extend(attributes({**dict.fromkeys(UNREAD, SECRET), SECRET: SECRET}))
     one.attributes.extend(attributes({"x.bytes": SECRET.encode(), "x.list": [SECRET, LONG]}))
     one.attributes.append(KeyValue(key="x.map", value=in_map()))
+    one.attributes.extend(attributes(own))
     one.attributes.extend(
-        KeyValue(key=key, value=SHAPES[shape](kind)) for key, kind in READ.items()
+        KeyValue(key=key, value=SHAPES[shape](kind))
+        for key, kind in READ.items()
+        if name == "llm_request" or key in own or key not in MARKS  # of another producer
     )
     if name != "llm_request":  # it is a request only if it has a tenant
         one.attributes.extend(attributes({TENANT_ATTRIBUTES[0]: TENANT}))
@@ -115,9 +129,9 @@ def marked_span(number: int, name: str, shape: str) -> Span:
 def marked_message(first: int) -> tuple[ExportTraceServiceRequest, list[int]]:
     """A message with an engine's and a gateway's span of every shape; and their numbers."""
     spans = []
-    for number, shape in enumerate(SHAPES):
-        spans.append(marked_span(first + 2 * number, "llm_request", shape))
-        spans.append(marked_span(first + 2 * number + 1, f"chat {SECRET}", shape))
+    for number, (shape, (name, own)) in enumerate(product(SHAPES, PRODUCERS)):
+        spans.append(marked_span(first + number, name, own, shape))
+    kept = list(range(first, first + len(spans)))
     spans.append(span(first + 90, name=SECRET, gen_ai__prompt=SECRET))
     unread = {**dict.fromkeys(UNREAD, SECRET), SECRET: SECRET}
     read = dict.fromkeys((*SERVER_ATTRIBUTES, *TENANT_ATTRIBUTES), LONG)
@@ -127,7 +141,7 @@ def marked_message(first: int) -> tuple[ExportTraceServiceRequest, list[int]]:
     group.schema_url = scope.schema_url = SECRET
     scope.scope.name = scope.scope.version = SECRET
     scope.scope.attributes.extend(attributes({"x": SECRET}))
-    return request, list(range(first, first + 2 * len(SHAPES)))
+    return request, kept
 
 
 def to_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
@@ -197,6 +211,17 @@ def lines() -> Iterator[str]:
     yield json.dumps(SECRET)
     yield json.dumps({**good, "prompt": SECRET * (MAX_LINE // len(SECRET))})
     yield json.dumps(good)
+
+
+def foreign_lines() -> Iterator[str]:
+    """Rows of every format, with a secret in each of their places."""
+    more = {"prompt": SECRET, "messages": [{"content": SECRET}], SECRET: SECRET}
+    for row, _ in ROWS.values():
+        yield json.dumps({**row, **more})
+        yield from map(json.dumps, misshapen(row))
+    parameters = json.loads(SGLANG["request_parameters"])
+    for wrong in misshapen({**parameters, **more, "text": SECRET}):
+        yield json.dumps({**SGLANG, "request_parameters": json.dumps(wrong)})
 
 
 # An engine that tells secrets
@@ -441,7 +466,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         with exporter(folder / "1.log", *flags, *more) as running:
             told = Told(running, data)
             tell_of_spans(told)
-            file.write_text("".join(f"{line}\n" for line in lines()))
+            told_lines = [*lines(), *foreign_lines()]
+            file.write_text("".join(f"{line}\n" for line in told_lines))
             tell_of_engines(told, engine)
             tell_badly(told)
             until(lambda: running.value("records_total", source=f"file:{file.name}"))
@@ -467,13 +493,15 @@ def test_the_secrets_stood_in_requests_that_are_kept(told: Told) -> None:
     rows = Reader(told.data).requests().set_index("span_id", drop=False)
     for number in told.kept:
         row = rows.loc[span_id(number)]
-        assert row["role"] == ("gateway" if number % 2 else "engine")
-        assert row["tenant"] == TENANT if number % 2 else row["tenant"] != row["tenant"]
+        source = ("vllm", *(kind.source for kind in KINDS))[number % 100 % len(PRODUCERS)]
+        assert row["source"] == source
+        assert row["tenant"] == TENANT if source != "vllm" else row["tenant"] != row["tenant"]
         assert row["outcome"] == "error"
     good = rows.loc[span_id(900)]
     assert (good["tenant"], good["request_id"], good["model"]) == (TENANT, f"{REQUEST}-2", MODEL)
     from_file = rows[rows["source"] == "file"]
     assert set(from_file["request_id"]) == {REQUEST}
+    assert set(ROWS) <= set(rows["source"]), "a row of each format"
     assert TENANT in told.pages["/metrics text/plain when all is told"]
     assert MODEL in told.pages["/metrics text/plain unread"]
 
@@ -554,6 +582,18 @@ def test_a_refusal_does_not_repeat_a_token(
     said = capsys.readouterr().err
     assert said.startswith(f"tailscope exporter: {flags[-2]} ")
     assert not found(said)
+
+
+def test_an_import_of_foreign_rows_quotes_none(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(foreign_lines()))
+    imported = run("import", "--data", str(tmp_path / "data"), str(path))
+    assert imported.returncode == 0, imported.stderr
+    assert "left out: " in imported.stderr
+    assert not found(imported.stderr, imported.stdout)
+    rows = Reader(tmp_path / "data").requests()
+    assert set(ROWS) <= set(rows["source"])
+    assert not found(rows.to_json())
 
 
 def test_an_import_does_not_quote_what_it_leaves_out(tmp_path: Path) -> None:

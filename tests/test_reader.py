@@ -124,6 +124,73 @@ def test_two_engine_rows_of_one_call_have_the_same_partner() -> None:
     assert values(found, "tenant") == ["t1", "t1"]
 
 
+# Several views of one request
+
+
+TRACE = "b" * 32
+
+
+def middleware(number: int, **values: Any) -> RequestRecord:
+    """A row of the middleware, which knows less than a gateway."""
+    record = gateway(number, TRACE, tenant=None, **values)
+    record.source = "middleware"
+    return record
+
+
+def test_an_outer_view_is_the_same_request() -> None:
+    """A client calls a gateway, which calls the server that has the middleware."""
+    outer = gateway(1, TRACE, session="s", total_seconds=3.0, ttft_seconds=1.0)
+    inner = middleware(2, parent_span_id=outer.span_id, total_seconds=2.0, status=200)
+    served = engine(3, TRACE, parent_span_id=inner.span_id, total_seconds=1.9)
+    for rows in ([outer, inner, served], [served, inner, outer]):
+        found = join_records(rows)
+        assert values(found, "span_id") == [served.span_id]
+        assert values(found, "joined") == ["parent"]
+        assert values(found, "tenant") == ["t1"]
+        assert values(found, "session") == ["s"]
+        assert values(found, "status") == [200]
+        assert values(found, "client_seconds") == [3.0]
+        assert values(found, "client_ttft_seconds") == [1.0]
+    alone = join_records([outer, inner])
+    assert values(alone, "span_id") == [inner.span_id]
+    assert values(alone, "tenant") == ["t1"]
+
+
+def test_the_outermost_knows_best_how_it_ended() -> None:
+    outer = gateway(1, TRACE, outcome="queue_timeout")
+    inner = middleware(2, parent_span_id=outer.span_id, outcome="aborted")
+    served = engine(3, TRACE, parent_span_id=inner.span_id)
+    assert values(join_records([outer, inner, served]), "outcome") == ["queue_timeout"]
+    outer.outcome = "ok"
+    assert values(join_records([outer, inner, served]), "outcome") == ["aborted"]
+
+
+def test_a_caller_that_both_have_in_common() -> None:
+    """The gateway passes its client's trace context on as it is."""
+    outer, inner = gateway(1, TRACE, parent_span_id="c" * 16), middleware(2)
+    inner.parent_span_id = "c" * 16
+    served = engine(3, TRACE, parent_span_id=inner.span_id)
+    found = join_records([outer, inner, served])
+    assert values(found, "span_id") == [served.span_id]
+    assert values(found, "tenant") == ["t1"]
+    two = join_records([outer, inner, served, middleware(4), gateway(5, TRACE)])
+    assert len(two) == 4, "which of them belong together is not known"
+
+
+def test_attempts_share_what_their_call_knows() -> None:
+    call = gateway(1, TRACE, outcome="ok", total_seconds=9.0, status=200)
+    first = middleware(2, parent_span_id=call.span_id, outcome="rejected", status=503)
+    second = middleware(3, parent_span_id=call.span_id, total_seconds=2.0)
+    served = engine(4, TRACE, parent_span_id=second.span_id)
+    found = join_records([call, first, second, served])
+    assert values(found, "span_id") == [first.span_id, served.span_id]
+    assert values(found, "tenant") == ["t1", "t1"]
+    assert values(found, "session") == [call.span_id] * 2
+    assert values(found, "outcome") == ["rejected", "ok"]
+    assert values(found, "client_seconds") == [None, 2.0], "the call's time is of all attempts"
+    assert values(found, "status") == [503, None]
+
+
 def test_rows_without_a_partner_stay_with_their_nulls() -> None:
     found = join_records([engine(1), gateway(2, total_seconds=3.0, ttft_seconds=1.0)])
     assert values(found, "tenant") == [None, "t2"]

@@ -15,9 +15,12 @@ from tailscope.exporter.health import SourceError
 from tailscope.exporter.intake import Intake
 from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.sources.requestfile import RequestFileSource
+from tailscope.exporter.sources.requestfiles import RequestFilesSource
 from tailscope.records.errors import StoreError, StoreFull
 from tailscope.records.jsonl import MAX_LINE
 from tailscope.records.record import RequestRecord
+from tailscope.records.translation import Translator
+from tests.test_formats import DYNAMO, LITELLM, NGINX
 
 NOW_NS = 1_796_000_000_000_000_000
 
@@ -208,6 +211,97 @@ def test_a_file_that_is_cut(source: RequestFileSource, path: Path, taken: Taken)
     add(path, line(3))
     source.read()
     assert taken.ids == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_file_that_is_cut_and_has_grown_beyond(
+    start: Start, path: Path, taken: Taken, restart: bool
+) -> None:
+    add(path, line(1), line(2))
+    source = start()
+    source.read()
+    with path.open("r+b") as file:  # the same file, as a shell's > writes it
+        file.truncate()
+        for number in range(3, 9):
+            file.write(line(number).encode())
+    (start() if restart else source).read()
+    assert taken.ids == [str(number) for number in range(1, 9)]
+
+
+def test_a_file_that_is_cut_and_written_while_it_is_read(
+    source: RequestFileSource, path: Path, taken: Taken
+) -> None:
+    add(path, *(line(number) for number in range(100)))
+    source.read()
+    with path.open("r+b") as file:
+        file.truncate()
+    source.read()
+    add(path, *(line(number) for number in range(100, 300)))
+    source.read()
+    source.read()
+    assert taken.ids == [str(number) for number in range(300)]
+
+
+def test_a_note_of_an_older_version_is_good(start: Start, path: Path, taken: Taken) -> None:
+    add(path, line(1), line(2))
+    stat = path.stat()
+    note = {"device": stat.st_dev, "inode": stat.st_ino, "offset": len(line(1))}
+    path.with_name("requests.jsonl.offset.json").write_text(json.dumps(note))
+    start().read()
+    assert taken.ids == ["2"]
+
+
+def test_rows_of_other_formats_are_recognised_line_by_line(
+    source: RequestFileSource, path: Path, taken: Taken
+) -> None:
+    add(path, line(1), *(json.dumps(row) + "\n" for row in (NGINX, LITELLM, DYNAMO)))
+    add(path, json.dumps({**DYNAMO, "event_type": "tool_end"}) + "\n")
+    source.read()
+    assert taken.ids == ["1", "client-1", "r1", "client-1"]
+    assert not taken.rejected
+
+
+# Many files
+
+
+@pytest.mark.parametrize("notes", [True, False])
+def test_files_of_a_pattern_are_followed_as_they_appear(
+    tmp_path: Path, taken: Taken, notes: bool
+) -> None:
+    def files() -> RequestFilesSource:
+        folder = tmp_path if notes else None
+        return RequestFilesSource(tmp_path / "*" / "x-*.log", taken, folder, Translator())
+
+    source = files()
+    with pytest.raises(SourceError, match="matches no file yet"):
+        source.read()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        add(tmp_path / name / "x-1.log", line(ord(name)))
+    assert source.read().endswith("2 files")
+    add(tmp_path / "a" / "x-2.log", line(1))
+    add(tmp_path / "b" / "x-1.log", line(2))
+    source.read()
+    assert sorted(taken.ids, key=str) == ["1", "2", "97", "98"]
+    add(tmp_path / "a" / "x-1.log", line(4))
+    (tmp_path / "a" / "x-1.log").unlink()
+    assert source.read().endswith("2 files")
+    source.close()
+    again = files()
+    add(tmp_path / "b" / "x-1.log", line(3))
+    again.read()
+    assert taken.ids[4:] == ["4", *(["3"] if notes else [])]
+    again.close()
+
+
+def test_one_bad_file_of_a_pattern_does_not_stop_the_others(tmp_path: Path, taken: Taken) -> None:
+    source = RequestFilesSource(tmp_path / "x-*", taken, tmp_path, Translator())
+    (tmp_path / "x-1").mkdir()
+    add(tmp_path / "x-2", line(1))
+    with pytest.raises(SourceError, match="Is a directory"):
+        source.read()
+    assert taken.ids == ["1"]
+    source.close()
 
 
 def test_junk_is_counted_and_the_rest_taken(

@@ -17,9 +17,11 @@ from tailscope.catalogue.engines import engines
 from tailscope.exporter.anyvalue import read_float, read_int, read_text
 from tailscope.exporter.otlp import MAX_SPAN, BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.otlpjson import MAX_JSON, read_json
+from tailscope.exporter.spankinds import TenantPlaces
 from tailscope.exporter.spans import Batch, SpanReader
 from tailscope.records.reader import join_records
 from tailscope.records.record import MAX_TEXT, RequestRecord
+from tailscope.records.tenancy import DEFAULT_RULES, TENANT_ATTRIBUTES, of_attributes, parse_rules
 from tests.otlp import (
     LATENCY,
     NOW_NS,
@@ -132,9 +134,10 @@ def test_clients_of_a_rough_run_keep_what_the_engine_never_told() -> None:
     assert engine["joined"].value_counts().to_dict() == {"parent": 180, "request": 2}
     # vLLM ends no span for what is aborted, refused or not sampled.
     lone = found[found["role"] == "gateway"]
-    assert lone["outcome"].value_counts().to_dict() == {"aborted": 17, "error": 16, "ok": 2}
-    in_stream, unsampled = "err-0158-acme", "trace-0160-acme"
-    assert set(lone.loc[lone["outcome"] == "ok", "request_id"]) == {in_stream, unsampled}
+    assert lone["outcome"].value_counts().to_dict() == {"aborted": 17, "error": 17, "ok": 1}
+    assert set(lone.loc[lone["outcome"] == "ok", "request_id"]) == {"trace-0160-acme"}
+    in_stream = lone[lone["request_id"] == "err-0158-acme"].iloc[0]
+    assert (in_stream["outcome"], in_stream["status"]) == ("error", 200)
 
 
 def test_a_sampled_run_has_fewer_spans() -> None:
@@ -259,7 +262,7 @@ def test_the_tenant_of_the_span_is_better_than_that_of_the_resource() -> None:
 
 
 def test_the_tenants_attribute_can_be_set() -> None:
-    reader = SpanReader(engines(), ["team"])
+    reader = SpanReader(engines(), of_attributes(["team"]))
     body = message([span(1, team="x", tenant="y")]).SerializeToString()
     assert reader.read(read_protobuf(body)).records[0].tenant == "x"
 
@@ -269,6 +272,44 @@ def test_a_text_that_is_no_identifier_is_no_tenant() -> None:
     assert read_one(span(1, tenant=7)).tenant is None
     assert read_one(span(1, tenant="")).tenant is None
     assert read_one(span(1, tenant="a\x1b[31m\nb")).tenant == "a?[31m?b"
+
+
+@pytest.mark.parametrize(
+    ("rules", "tenant"),
+    [
+        (["tracestate:tenant", "span:team"], "by-state"),
+        (["span:team", "tracestate:tenant"], "by-span"),
+        (["header:X-Tenant"], "by-header"),
+        (["request-id:^([a-z]+)-"], "byid"),
+        (["request-id:^x([a-z]+)-", "resource:unit"], "by-resource"),
+        (["litellm:team", "adapter"], None),
+        ([], None),
+    ],
+)
+def test_the_first_rule_that_hits_wins(rules: list[str], tenant: str | None) -> None:
+    one = span(1, team="by-span", gen_ai__request__id="chatcmpl-byid-7", tenant="no")
+    one.attributes.extend(attributes({"http.request.header.x-tenant": ["by-header"]}))
+    one.trace_state = "a=b, tenant=by-state,c=d"
+    reader = SpanReader(engines(), parse_rules("--tenant-rule", rules))
+    body = message([one], {"unit": "by-resource"}).SerializeToString()
+    assert reader.read(read_protobuf(body)).records[0].tenant == tenant
+
+
+@pytest.mark.parametrize(
+    ("rules", "plain"),
+    [
+        (DEFAULT_RULES, (TENANT_ATTRIBUTES, TENANT_ATTRIBUTES)),
+        (("span:a", "label:x", "span:b", "resource:c"), (("a", "b"), ("c",))),
+        (("litellm:team",), ((), ())),
+        (("resource:a", "span:b"), None),
+        (("span:a", "tracestate:b"), None),
+        (("request-id:(.)", "span:a"), None),
+    ],
+)
+def test_rules_that_ask_for_attributes_alone_say_so(
+    rules: tuple[str, ...], plain: tuple[tuple[str, ...], tuple[str, ...]] | None
+) -> None:
+    assert TenantPlaces(parse_rules("", rules)).plain == plain
 
 
 # Gateway spans
@@ -332,9 +373,21 @@ def test_the_newest_name_of_an_attribute_wins_whatever_the_order() -> None:
     [
         ({}, "ok"),
         ({"http__response__status_code": 200}, "ok"),
-        ({"http__response__status_code": 429}, "error"),
+        ({"http__response__status_code": 429}, "rejected"),
+        ({"http__response__status_code": 503}, "rejected"),
+        ({"http__response__status_code": 499}, "aborted"),
+        ({"http__response__status_code": 504}, "queue_timeout"),
+        ({"http__response__status_code": 404}, "error"),
         ({"http__status_code": 500}, "error"),
-        ({"error__type": "timeout"}, "error"),
+        ({"error__type": "KeyError"}, "error"),
+        ({"error__type": "429"}, "rejected"),
+        ({"error__type": "RateLimitError"}, "rejected"),
+        ({"error__type": "asyncio.CancelledError"}, "aborted"),
+        ({"error__type": "timeout"}, "queue_timeout"),
+        (
+            {"error__type": "ReadTimeout", "gen_ai__response__time_to_first_chunk": 0.5},
+            "generation_timeout",
+        ),
     ],
 )
 def test_the_outcome_of_a_gateways_span(more: dict[str, Any], outcome: str) -> None:
@@ -350,6 +403,89 @@ def test_a_span_that_is_no_request_is_passed_over(attribute: dict[str, Any]) -> 
     batch = read(message([one]))
     assert not batch.records
     assert not batch.rejected
+
+
+@pytest.mark.parametrize("operation", ["invoke_agent", "execute_tool"])
+def test_an_operation_that_holds_requests_is_none(operation: str) -> None:
+    batch = read(message([gateway(1, gen_ai__operation__name=operation)]))
+    assert not batch.records
+
+
+def test_a_litellm_span_of_the_second_integration() -> None:
+    one = span(
+        3,
+        name="chat llama",
+        gen_ai__operation__name="chat",
+        gen_ai__request__model="llama",
+        gen_ai__response__id="chatcmpl-r3",
+        gen_ai__response__finish_reasons='["length"]',
+        gen_ai__response__time_to_first_chunk=0.25,
+        litellm__call_id="x",
+        litellm__team__id="t-1",
+        litellm__team__alias="acme",
+    )
+    record = read_one(one)
+    assert (record.source, record.role, record.tenant) == ("litellm", "gateway", "acme")
+    assert (record.request_id, record.finish_reason, record.outcome) == ("r3", "length", "ok")
+    assert record.ttft_seconds == 0.25
+
+
+def test_a_litellm_span_of_the_first_integration() -> None:
+    more = {"gen_ai.request.model": "llama", "metadata.user_api_key_alias": "key-of-acme"}
+    one = span(3, name="litellm_request")
+    one.attributes.extend(attributes({**more, "gen_ai.usage.prompt_tokens": 7}))
+    assert read_one(one).tenant == "key-of-acme"
+    assert read_one(one).input_tokens == 7
+    del one.attributes[1]
+    assert not read(message([one])).records, "nobody's, and it may be no LiteLLM"
+
+
+def sglang(**more: Any) -> Span:
+    given: dict[str, Any] = {
+        "rid": "0123456789abcdef",
+        "module": "sglang::request",
+        "gen_ai.usage.prompt_tokens": 100,
+        "gen_ai.usage.completion_tokens": 11,
+        "gen_ai.usage.cached_tokens": 64,
+        "gen_ai.request.id": "0123456789abcdef",
+        "gen_ai.response.model": "m",
+        "gen_ai.response.finish_reasons": '["stop"]',
+        f"{LATENCY}time_to_first_token": 0.5,
+        f"{LATENCY}e2e": 1.5,
+        f"{LATENCY}time_in_model_prefill": 0.375,
+        f"{LATENCY}time_in_model_decode": 1.0,
+    }
+    one = span(5, name="unified Req 01234567")
+    one.attributes.extend(attributes({**given, **more}))
+    return one
+
+
+def test_an_sglang_span_becomes_a_record() -> None:
+    record = read_one(sglang(), {"service.instance.id": "pod-1"})
+    assert record == RequestRecord(
+        source="sglang",
+        role="engine",
+        engine="sglang",
+        arrived_ns=NOW_NS + 5,
+        ended_ns=NOW_NS + 5 + 1_500_000_000,
+        span_id=span_id(5),
+        parent_span_id=parent_id(5),
+        trace_id=trace_id(5),
+        request_id="0123456789abcdef",
+        model="m",
+        server="pod-1",
+        ttft_seconds=0.5,
+        total_seconds=1.5,
+        decode_seconds=1.0,
+        input_tokens=100,
+        cached_tokens=64,
+        output_tokens=11,
+        finish_reason="stop",
+        outcome="ok",
+    ), "its prefill holds the queue, which it does not tell: neither is known"
+    record = read_one(sglang(**{f"{LATENCY}time_in_queue": 0.0625}))
+    assert (record.queue_seconds, record.prefill_seconds) == (0.0625, 0.375)
+    assert read_one(sglang(**{"gen_ai.response.finish_reasons": '["abort"]'})).outcome == "aborted"
 
 
 # Values

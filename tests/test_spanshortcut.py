@@ -12,12 +12,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.engines.vllm import SPANS
-from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.exporter import spanshortcut
 from tailscope.exporter.otlp import BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.spans import Batch, SpanReader
 from tailscope.exporter.spanshortcut import MAX_LAYOUTS
 from tailscope.records.record import RequestRecord
+from tailscope.records.tenancy import TENANT_ATTRIBUTES
 from tests.bench.load import message as many_spans
 from tests.otlp import NOW_NS, attributes, message, recorded, span
 

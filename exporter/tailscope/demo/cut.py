@@ -28,6 +28,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tailscope.demo.recording import Export, Recording, Scrape, ended_ns, save
+from tailscope.records.outcome import of_status
 
 _START_UP_REQUESTS = 2
 _RESOURCE = ("service.", "telemetry.", "vllm.")
@@ -149,16 +150,11 @@ def _gateway_row(row: dict[str, Any], model: str | None) -> dict[str, Any]:
 
 
 def _outcome(row: dict[str, Any]) -> str | None:
-    status = row.get("status")
     if row.get("aborted"):
         return "aborted"
-    if status is None:
-        return None
-    if status == 503:
-        return "rejected"
-    if status >= 400:
-        return "error"
-    return "ok" if row.get("finish_reason") else None
+    in_stream = row.get("sse_error") or {}
+    told = of_status(in_stream.get("code", row.get("status")))
+    return told if told != "ok" or row.get("finish_reason") else None
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,9 +13,13 @@ from tailscope.address import Address, parse_url, server_name, without_query
 from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Engine
-from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
+from tailscope.records.declaration import declared
+from tailscope.records.formats import formats, told_format
+from tailscope.records.formats.model import Format
+from tailscope.records.tenancy import Pseudonyms, TenantRule
+from tailscope.records.tenantflags import configure_tenants, parse_tenants
 
 _T = TypeVar("_T")
 
@@ -43,6 +47,19 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestFile:
+    """A file of request records.
+
+    Attributes:
+        path: Its name, or a pattern of names.
+        format: What it holds; None to recognise each line.
+    """
+
+    path: Path
+    format: Format | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings, with units as said.
 
@@ -57,26 +74,30 @@ class Config:
         retention: Seconds that records are kept; None for ever.
         max_bytes: Bytes that the store may take; None for any.
         tenants: Tenants that get series of their own.
-        tenant_attributes: Span and resource attributes that name the tenant, best first.
+        tenant_rules: Where the tenant is, best first.
         log_level: Lowest level that is logged.
         gpu: What reads the GPUs.
         dcgm_url: URL of a dcgm-exporter; None for the usual one, if there is any.
+        pseudonyms: Hides the tenants' names; None to keep them.
+        formats: Formats of files that the user declared.
     """
 
     targets: tuple[Target, ...]
     listen: Address
     otlp_grpc: Address | None
     otlp_http: Address | None
-    requests: tuple[Path, ...]
+    requests: tuple[RequestFile, ...]
     data: Path | None
     interval: float
     retention: float | None
     max_bytes: int | None
     tenants: int
-    tenant_attributes: tuple[str, ...]
+    tenant_rules: tuple[TenantRule, ...]
     log_level: str
     gpu: GpuChoice = GpuChoice.AUTO
     dcgm_url: str | None = None
+    pseudonyms: Pseudonyms | None = None
+    formats: tuple[Format, ...] = ()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -121,9 +142,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests",
         action="append",
-        metavar="FILE",
-        help="file of request records, one JSON object a line, to follow as it grows: from its "
-        "beginning with --data, from its end without; may be given several times",
+        metavar="[FORMAT=]FILE",
+        help="file of request records to follow as it grows, or a pattern such as '/logs/*.jsonl': "
+        "from its beginning with --data, from its end without; lines in the record's columns or a "
+        f"known format are recognised, or told: {', '.join(formats())}; may be given several times",
+    )
+    parser.add_argument(
+        "--request-format",
+        metavar="YAML",
+        help="formats of your own, as {NAME: {COLUMN: KEY, ...}}; docs/records.md has examples",
     )
     parser.add_argument(
         "--data",
@@ -155,13 +182,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="tenants that get metrics of their own; the rest counts as `other` "
         "(default %(default)s)",
     )
-    parser.add_argument(
-        "--tenant-attribute",
-        action="append",
-        metavar="NAME",
-        help="span or resource attribute that names the tenant; may be given several times, best "
-        f"first (default {', '.join(TENANT_ATTRIBUTES)})",
-    )
+    configure_tenants(parser)
     parser.add_argument(
         "--log-level",
         default="info",
@@ -177,21 +198,25 @@ def parse(arguments: argparse.Namespace) -> Config:
         UsageError: If a value is unusable, or two contradict each other.
     """
     _needs_store(arguments)
+    own = declared("--request-format", arguments.request_format)
+    rules, pseudonyms = parse_tenants(arguments)
     config = Config(
         targets=tuple(_target(text) for text in arguments.engine or ["http://127.0.0.1:8000"]),
         listen=parse_address("--listen", arguments.listen),
         otlp_grpc=_off(parse_address, "--otlp-grpc", arguments.otlp_grpc),
         otlp_http=_off(parse_address, "--otlp-http", arguments.otlp_http),
-        requests=tuple(Path(text) for text in arguments.requests or ()),
+        requests=tuple(_request_file(text, own) for text in arguments.requests or ()),
         data=Path(arguments.data) if arguments.data else None,
         interval=duration("--interval", arguments.interval),
         retention=_off(duration, "--retention", arguments.retention or _RETENTION),
         max_bytes=_off(size, "--max-bytes", arguments.max_bytes or _MAX_BYTES),
         tenants=arguments.tenants,
-        tenant_attributes=tuple(arguments.tenant_attribute or TENANT_ATTRIBUTES),
+        tenant_rules=rules,
         log_level=arguments.log_level,
         gpu=GpuChoice(arguments.gpu),
         dcgm_url=dcgm_url(GpuChoice(arguments.gpu), arguments.dcgm_url),
+        pseudonyms=pseudonyms,
+        formats=tuple(own.values()),
     )
     _check_numbers(config)
     _check_listeners(config)
@@ -239,7 +264,7 @@ def _check_listeners(config: Config) -> None:
 def _check_sources(config: Config) -> None:
     """Refuse two sources of one name, for their series would be the same."""
     names: set[str] = set()
-    for path in config.requests:
+    for path in (file.path for file in config.requests):
         if path.name in names:
             raise UsageError(
                 f"--requests {path}: two files are called {path.name}; sources are told apart by "
@@ -255,6 +280,11 @@ def _check_sources(config: Config) -> None:
                 "apart by host and port, so give each its own or leave one out"
             )
         servers.add(server)
+
+
+def _request_file(text: str, own: Mapping[str, Format]) -> RequestFile:
+    form, path = told_format("--requests", text, own)
+    return RequestFile(path, form)
 
 
 def _target(text: str) -> Target:

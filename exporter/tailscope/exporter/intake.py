@@ -16,6 +16,7 @@ from tailscope.exporter.exposition import Line, series
 from tailscope.exporter.matcher import Matcher
 from tailscope.records.errors import StoreError, StoreUnfit
 from tailscope.records.record import RequestRecord
+from tailscope.records.tenancy import Pseudonyms
 
 if TYPE_CHECKING:  # the store needs Arrow, and an exporter without one does without it
     from tailscope.records.store import Store
@@ -34,12 +35,20 @@ class Intake:
         store: Where they are kept; None to count them only.
         matcher: Where they are counted.
         place: Tells server and model for records that do not know their own.
+        pseudonyms: Hides the tenants' names; None to keep them.
     """
 
-    def __init__(self, store: Store | None, matcher: Matcher, place: Place) -> None:
+    def __init__(
+        self,
+        store: Store | None,
+        matcher: Matcher,
+        place: Place,
+        pseudonyms: Pseudonyms | None = None,
+    ) -> None:
         self._store = store
         self._matcher = matcher
         self._place = place
+        self._pseudonyms = pseudonyms
         self._lock = threading.Lock()
         self._accepted: Counter[str] = Counter()
         self._rejected: Counter[tuple[str, str]] = Counter()
@@ -68,6 +77,9 @@ class Intake:
             StoreError: If the disk refuses.
         """
         self._infer(records)
+        if self._pseudonyms is not None:
+            for record in records:
+                self._pseudonyms.veil(record)
         left_out = Counter(rejected)
         try:
             self._keep(records)

@@ -4,6 +4,9 @@ The store keeps every row and joins at read time; metrics cannot wait. A row wai
 partner, a few seconds and within a bounded number of rows; then it counts alone. Partners are found
 by identity, as the reader of the store finds them: the span that called the engine, then a trace
 that holds one gateway row only, then a request id that only one gateway row has; never by time.
+
+A gateway row whose span called that of another gateway row, or that is the one other row beside a
+middleware's in a trace, is an outer view of the same request: it gives its tenant and counts not.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from tailscope.records.record import RequestRecord
@@ -26,12 +30,14 @@ WAIT_SECONDS = 10.0
 
 _MAX_ROWS = 20_000
 _MAX_EARLY_ROWS = 5_000
+_MAX_SEEN = 20_000
 
 
 class _State(Enum):
     WAITING = 1
     PAIRED = 2
     ALONE = 3
+    OUTER = 4
 
 
 class _Row:
@@ -55,6 +61,29 @@ class _Row:
 
 
 _SPAN, _TRACE, _REQUEST = range(3)
+
+
+class _Seen:
+    """Rows that came not long ago, by their span: a sender that heard no answer sends once more.
+
+    Only hashes are kept, some 40,000 of them: a few minutes at 200 requests/s.
+    """
+
+    def __init__(self) -> None:
+        self._new: set[int] = set()
+        self._old: set[int] = set()
+
+    def __call__(self, record: RequestRecord) -> bool:
+        """Whether it was seen before; it is from now on."""
+        if record.span_id is None:
+            return False
+        key = hash((record.role, record.trace_id, record.span_id))
+        if key in self._new or key in self._old:
+            return True
+        if len(self._new) >= _MAX_SEEN:
+            self._old, self._new = self._new, set()
+        self._new.add(key)
+        return False
 
 
 class _Index:
@@ -99,6 +128,8 @@ class Matcher:
         self._now = now
         self._lock = threading.Lock()
         self._engines, self._gateways = _Index(), _Index()
+        self._called: dict[Hashable, list[_Row]] = {}
+        self._seen = _Seen()
         self._waiting: deque[_Row] = deque()
         self._settled: deque[_Row] = deque()
         self._complete: list[Pair] = []
@@ -110,6 +141,7 @@ class Matcher:
         """Take rows that were accepted."""
         with self._lock:
             until = self._now() + WAIT_SECONDS
+            records = [record for record in records if not self._seen(record)]
             if not self._gateway_seen:
                 first = _first_gateway(records)
                 self._add_early(records[:first], until)
@@ -170,10 +202,50 @@ class Matcher:
                     self._keep(_Row(record, _State.ALONE, until), self._engines)
             self._early.clear()
             self._early_rows = 0
+        if self._is_outer(row):
+            return
         self._gateways.add(row)  # first, so that it is seen whether it is the only one
         for engine in self._partners(row, certain=True):
             self._pair(engine, row)
         (self._waiting if row.state is _State.WAITING else self._settled).append(row)
+
+    def _is_outer(self, row: _Row) -> bool:
+        """Find the rows that see the same request from nearer or from farther.
+
+        Returns:
+            Whether ``row`` is the outer view of one that is there.
+        """
+        trace, span, parent = row.record.trace_id, row.record.span_id, row.record.parent_span_id
+        if trace is None:
+            return False
+        inner = list(self._called.get((trace, span), ()))
+        outer = self._gateways.find(_SPAN, (trace, parent)) if parent else []
+        others = self._gateways.find(_TRACE, trace)
+        if not inner and not outer and len(others) == 1:
+            if _is_middleware(row) and not _is_middleware(others[0]):
+                outer = others
+            elif _is_middleware(others[0]) and not _is_middleware(row):
+                inner = list(others)
+        for one in inner:
+            _inherit(one, row)
+        if inner:
+            return True
+        for one in list(outer):
+            _inherit(row, one)
+            if one.state is _State.WAITING:
+                one.state = _State.OUTER
+                self._gateways.remove(one)
+        if parent is not None:
+            self._called.setdefault((trace, parent), []).append(row)
+        return False
+
+    def _forget_call(self, row: _Row) -> None:
+        key = row.record.trace_id, row.record.parent_span_id
+        if rows := self._called.get(key):
+            if row in rows:
+                rows.remove(row)
+            if not rows:
+                del self._called[key]
 
     def _keep(self, row: _Row, index: _Index) -> None:
         index.add(row)
@@ -223,7 +295,10 @@ class Matcher:
         while settled and (settled[0].until <= now or len(settled) > _MAX_ROWS):
             row = settled.popleft()
             self._count_alone(row)
-            (self._engines if row.record.role == "engine" else self._gateways).remove(row)
+            if row.record.role == "gateway":
+                self._forget_call(row)
+            if row.state is not _State.OUTER:
+                (self._engines if row.record.role == "engine" else self._gateways).remove(row)
         if everything:
             for row in settled:
                 self._count_alone(row)
@@ -255,6 +330,16 @@ def _first_gateway(records: Sequence[RequestRecord]) -> int:
     return next(
         (index for index, record in enumerate(records) if record.role != "engine"), len(records)
     )
+
+
+def _is_middleware(row: _Row) -> bool:
+    return row.record.source == "middleware"
+
+
+def _inherit(inner: _Row, outer: _Row) -> None:
+    """Take from an outer view what a nearer one does not know."""
+    if inner.record.tenant is None and outer.record.tenant is not None:
+        inner.record = replace(inner.record, tenant=outer.record.tenant)
 
 
 def _may_do_better(row: _Row, other: _Row) -> bool:

@@ -52,6 +52,7 @@ class Span(Protocol):
 
     trace_id: bytes
     span_id: bytes
+    trace_state: str
     parent_span_id: bytes
     name: str
     start_time_unix_nano: int
@@ -71,6 +72,7 @@ _PACKAGE = "tailscope.otlp"
 _SPAN = {
     "trace_id": (1, FieldDescriptorProto.TYPE_BYTES),
     "span_id": (2, FieldDescriptorProto.TYPE_BYTES),
+    "trace_state": (3, FieldDescriptorProto.TYPE_STRING),
     "parent_span_id": (4, FieldDescriptorProto.TYPE_BYTES),
     "name": (5, FieldDescriptorProto.TYPE_STRING),
     "start_time_unix_nano": (7, FieldDescriptorProto.TYPE_FIXED64),

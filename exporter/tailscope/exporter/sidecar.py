@@ -8,6 +8,7 @@ import platform
 import socket
 import time
 from collections.abc import Sequence
+from glob import has_magic
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from prometheus_client import ProcessCollector
 from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.config import Config, Target
+from tailscope.exporter.config import Config, RequestFile, Target
 from tailscope.exporter.exposition import Line, Lines, Page, series
 from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
@@ -29,7 +30,9 @@ from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.requestmetrics import RequestMetrics
 from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.sources.requestfile import RequestFileSource
+from tailscope.exporter.sources.requestfiles import RequestFilesSource
 from tailscope.exporter.web import MetricsApp
+from tailscope.records.translation import Translator
 
 if TYPE_CHECKING:
     from tailscope.exporter.otlpgrpc import GrpcListener
@@ -63,16 +66,14 @@ class Sidecar:
         self._store = _open_store(config)
         self._requests = RequestMetrics(config.tenants)
         self._matcher = Matcher(self._requests.observe, expect_gateway=bool(config.requests))
-        self._intake = Intake(self._store, self._matcher, self._place)
+        self._intake = Intake(self._store, self._matcher, self._place, config.pseudonyms)
         self._engines = [self._engine_source(target) for target in config.targets]
         self._pollers = [
             Poller(source, config.interval, _deadline(config.interval)) for source in self._engines
         ]
         self._pollers += [
-            Poller(
-                RequestFileSource(path, self._intake, config.data), config.interval, _FILE_DEADLINE
-            )
-            for path in config.requests
+            Poller(self._file_source(file), config.interval, _FILE_DEADLINE)
+            for file in config.requests
         ]
         self._pollers += [
             Poller(source, config.interval, _deadline(config.interval))
@@ -113,7 +114,7 @@ class Sidecar:
 
         health = Health(name)
         self._listening.append(health)
-        spans = SpanReader(engines(), self._config.tenant_attributes)
+        spans = SpanReader(engines(), self._config.tenant_rules)
         return Receiver(spans, self._intake, health)
 
     def _grpc_listener(self) -> GrpcListener | None:
@@ -135,6 +136,12 @@ class Sidecar:
             longest=STALE_INTERVALS * self._config.interval,
             keep=self._store.submit_samples if self._store else None,
         )
+
+    def _file_source(self, file: RequestFile) -> RequestFileSource | RequestFilesSource:
+        config = self._config
+        translator = Translator(file.format, more=config.formats, rules=config.tenant_rules)
+        kind = RequestFilesSource if has_magic(str(file.path)) else RequestFileSource
+        return kind(file.path, self._intake, config.data, translator)
 
     def _place(self) -> tuple[str | None, str | None]:
         """The one engine beside us, for records that do not say where they were served."""

@@ -16,14 +16,9 @@ from typing import Any, NamedTuple
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from tailscope.catalogue import Engine, SpanMapping
-from tailscope.catalogue.spans import (
-    GATEWAY_ATTRIBUTES,
-    GATEWAY_MARKS,
-    SERVER_ATTRIBUTES,
-    TENANT_ATTRIBUTES,
-)
-from tailscope.exporter.anyvalue import read_float, read_int, read_text
+from tailscope.catalogue.spans import SERVER_ATTRIBUTES
 from tailscope.exporter.otlp import Attributes, Group, Span, decode_span
+from tailscope.exporter.spankinds import READ, TenantPlaces, first, kinds, trimmed
 from tailscope.exporter.spanshortcut import EngineSpans, Shortcuts
 from tailscope.records.record import (
     COLUMNS,
@@ -31,12 +26,12 @@ from tailscope.records.record import (
     RequestRecord,
     complete,
 )
+from tailscope.records.tenancy import DEFAULT_RULES, TenantRule, parse_rules
 
 _AT_A_TIME = 1024
 _MAX_INT = 2**63 - 1
 _NO_SPAN, _NO_TRACE = bytes(8), bytes(16)
 _FAILED = Status.STATUS_CODE_ERROR
-_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_text}
 
 
 @dataclass(slots=True)
@@ -75,14 +70,14 @@ class SpanReader:
 
     Args:
         engines: Engines whose spans are read.
-        tenant_attributes: Where the tenant is; the first attribute that is there wins.
+        rules: Where the tenant is, best first; None for the usual places.
         quick: Whether spans of a known layout are read without protobuf.
     """
 
     def __init__(
         self,
         engines: Mapping[str, Engine],
-        tenant_attributes: Sequence[str] = TENANT_ATTRIBUTES,
+        rules: Sequence[TenantRule] | None = None,
         *,
         quick: bool = True,
     ) -> None:
@@ -91,9 +86,14 @@ class SpanReader:
             for engine in engines.values()
             if engine.spans
         }
-        self._gateway_slots = _slots(GATEWAY_ATTRIBUTES)
-        self._tenant = tuple(tenant_attributes)
-        self._shortcuts = Shortcuts(_quick_spans(engines) if quick else (), self._tenant)
+        rules = parse_rules("", DEFAULT_RULES) if rules is None else rules
+        self._kinds = kinds(rules)
+        places = TenantPlaces(rules)
+        self._tenant = places.tenant
+        # The quick way knows attributes of the span and of the resource, and no other places.
+        of_span, self._shared = places.plain or ((), ())
+        quick = quick and places.plain is not None
+        self._shortcuts = Shortcuts(_quick_spans(engines) if quick else (), of_span)
 
     def read(self, groups: Iterable[Group]) -> Batch:
         """Turn a message into records; one thread at a time.
@@ -106,21 +106,22 @@ class SpanReader:
         """
         batch = Batch()
         for resource, spans in groups:
-            tenant = _first(resource.attributes, self._tenant)
-            server = _first(resource.attributes, SERVER_ATTRIBUTES)
+            shared = resource.attributes
+            tenant = first(shared, self._shared)
+            server = first(shared, SERVER_ATTRIBUTES)
             while some := list(map(bytes, islice(spans, _AT_A_TIME))):
                 found, clamped = self._shortcuts.read(some, tenant, server)
                 batch.clamped += clamped
                 for one in found:
                     if not isinstance(one, bytes):
                         batch.records.append(one)
-                    elif (record := self._decoded(one, tenant, server, batch)) is not None:
+                    elif (record := self._decoded(one, shared, server, batch)) is not None:
                         batch.clamped += complete(record)
                         batch.records.append(record)
         return batch
 
     def _decoded(
-        self, part: bytes, tenant: str | None, server: str | None, batch: Batch
+        self, part: bytes, shared: Attributes, server: str | None, batch: Batch
     ) -> RequestRecord | None:
         span = decode_span(part)
         if span is None:
@@ -128,41 +129,40 @@ class SpanReader:
             return None
         plan = self._engines.get(span.name)
         if plan is not None:
-            return self._engine(span, plan, tenant, server, batch)
-        return self._gateway(span, tenant, batch)
+            return self._engine(span, plan, shared, server, batch)
+        return self._other(span, shared, server, batch)
 
     def _engine(
-        self, span: Span, plan: _Plan, tenant: str | None, server: str | None, batch: Batch
+        self, span: Span, plan: _Plan, shared: Attributes, server: str | None, batch: Batch
     ) -> RequestRecord | None:
         attributes = span.attributes
         values = _values(attributes, plan.slots)
         values["engine"] = plan.engine
         values["server"] = server
-        values["tenant"] = _first(attributes, self._tenant) or tenant
         # vLLM ends a span for finished requests only, and leaves its status unset.
         values["outcome"] = "error" if span.status.code == _FAILED else "ok"
-        request_id = values.get("request_id")
-        if request_id is not None:
-            for pattern in plan.request_id:
-                if hit := pattern.fullmatch(request_id):
-                    values["request_id"] = hit[1]
-                    break
+        if (request_id := values.get("request_id")) is not None:
+            values["request_id"] = trimmed(request_id, plan.request_id)
+        values["tenant"] = self._tenant(attributes, shared, span.trace_state, values)
         return _base(span, plan.engine, "engine", values, batch)
 
-    def _gateway(self, span: Span, tenant: str | None, batch: Batch) -> RequestRecord | None:
+    def _other(
+        self, span: Span, shared: Attributes, server: str | None, batch: Batch
+    ) -> RequestRecord | None:
         attributes = span.attributes
-        if not any(name in attributes for name in GATEWAY_MARKS):
+        names = frozenset(attributes)
+        kind = next((kind for kind in self._kinds if kind.matches(names, attributes)), None)
+        if kind is None:
             return None
-        tenant = _first(attributes, self._tenant) or tenant
-        if tenant is None:
+        declared, values = kind.declared, kind.values(names, attributes)
+        values["tenant"] = kind.tenant(attributes, shared, span.trace_state, values)
+        if declared.needs_tenant and values["tenant"] is None:
             return None
-        values = _values(attributes, self._gateway_slots)
-        record = _base(span, "otlp", "gateway", values, batch)
-        if record is None:
-            return None
-        record.tenant = tenant
-        failed = span.status.code == _FAILED or "error.type" in attributes
-        record.outcome = "error" if failed or (record.status or 0) >= 400 else "ok"
+        if declared.role == "engine":
+            values["server"] = server
+        record = _base(span, declared.source, declared.role, values, batch)
+        if record is not None:
+            record.outcome = kind.outcome(names, attributes, record, span.status.code == _FAILED)
         return record
 
 
@@ -183,7 +183,7 @@ def _plan(engine: str, mapping: SpanMapping) -> _Plan:
 def _slots(mapping: Mapping[str, str]) -> tuple[_Slot, ...]:
     """Plan the reading of attributes; where two fill one column, the first one wins."""
     slots = [
-        _Slot(attribute, column, _READ[COLUMNS[column]]) for attribute, column in mapping.items()
+        _Slot(attribute, column, READ[COLUMNS[column]]) for attribute, column in mapping.items()
     ]
     return tuple(reversed(slots))
 
@@ -224,11 +224,3 @@ def _base(
         trace.hex() if len(trace) == 16 and trace != _NO_TRACE else None,
         **values,
     )
-
-
-def _first(attributes: Attributes, names: Sequence[str]) -> str | None:
-    for name in names:
-        raw = attributes.get(name)
-        if raw is not None and (text := read_text(raw)):
-            return text
-    return None

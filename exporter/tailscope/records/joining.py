@@ -23,20 +23,48 @@ MARGIN_NS = 600 * 10**9
 
 MAX_NS = 2**63 - 1
 
+# A gateway row whose span called that of another gateway row, or that stands alone beside a
+# middleware's in a trace, is an outer view of the same request: it gives what the inner one lacks
+# and is no request of its own. Several inner ones are the attempts of one call: they share its
+# tenant and its session.
 # A row is known by its span; one without a span is the same only if it is so in every column.
 # Engine rows meet gateway rows by identity, never by time: first the span that called the engine,
 # then a trace that holds one gateway row only, then the client's request id where it is unique.
 # Where a trace holds several gateway rows, only what they agree on is taken.
 _PAIRS = """
 WITH keys AS MATERIALIZED (
-    SELECT row, role, arrived_ns, trace_id, span_id, parent_span_id, request_id, tenant,
-        CASE WHEN span_id IS NULL THEN hash(%s) END AS whole
+    SELECT row, role, source, arrived_ns, trace_id, span_id, parent_span_id, request_id, tenant,
+        CASE WHEN span_id IS NULL THEN hash(WHOLE) END AS whole
     FROM records
 ),
 first AS (SELECT min(row) AS row FROM keys GROUP BY role, trace_id, span_id, whole),
 once AS MATERIALIZED (SELECT * FROM keys SEMI JOIN first USING (row)),
 engine AS (SELECT * FROM once WHERE role = 'engine'),
-gateway AS (SELECT * FROM once WHERE role = 'gateway'),
+views AS MATERIALIZED (SELECT * FROM once WHERE role = 'gateway'),
+called AS (
+    SELECT i.row AS near, min(o.row) AS far
+    FROM views i JOIN views o ON i.trace_id = o.trace_id AND i.parent_span_id = o.span_id
+    WHERE i.row != o.row
+    GROUP BY i.row
+),
+beside AS (
+    SELECT min(row) FILTER (source = 'middleware') AS near,
+        min(row) FILTER (source != 'middleware') AS far
+    FROM views WHERE trace_id IS NOT NULL GROUP BY trace_id
+    HAVING count(*) = 2 AND count(*) FILTER (source = 'middleware') = 1
+),
+linked AS (
+    SELECT * FROM called
+    UNION ALL
+    SELECT * FROM beside b
+    WHERE NOT EXISTS (FROM called c WHERE c.near IN (b.near, b.far))
+),
+outer_view AS MATERIALIZED (
+    SELECT near, far, count(*) OVER (PARTITION BY far) AS attempts FROM linked
+),
+gateway AS MATERIALIZED (
+    SELECT * FROM views v WHERE NOT EXISTS (FROM outer_view o WHERE o.far = v.row)
+),
 by_parent AS MATERIALIZED (
     SELECT e.row AS engine, min(g.row) AS gateway, 'parent' AS joined
     FROM engine e JOIN gateway g ON e.trace_id = g.trace_id AND e.parent_span_id = g.span_id
@@ -69,17 +97,19 @@ agreed AS (
     WHERE trace_id IS NOT NULL GROUP BY trace_id
     HAVING count(*) > 1 AND count(DISTINCT tenant) = 1 AND count(*) = count(tenant)
 )
-SELECT e.row AS own, p.gateway AS partner, a.tenant AS agreed,
+SELECT e.row AS own, p.gateway AS partner, o.far AS far, o.attempts AS attempts, a.tenant AS agreed,
     CASE WHEN p.joined IS NOT NULL THEN p.joined
          WHEN e.tenant IS NULL AND a.tenant IS NOT NULL THEN 'agreed' END AS joined,
     e.arrived_ns AS arrived_ns
 FROM engine e
 LEFT JOIN partner p ON p.engine = e.row
+LEFT JOIN outer_view o ON o.near = p.gateway
 LEFT JOIN agreed a ON p.gateway IS NULL AND a.trace_id = e.trace_id
 WHERE e.arrived_ns >= $start AND e.arrived_ns < $end
 UNION ALL
-SELECT g.row, g.row, NULL, NULL, g.arrived_ns
+SELECT g.row, g.row, o.far, o.attempts, NULL, NULL, g.arrived_ns
 FROM gateway g
+LEFT JOIN outer_view o ON o.near = g.row
 WHERE NOT EXISTS (FROM partner p WHERE p.gateway = g.row)
   AND g.arrived_ns >= $start AND g.arrived_ns < $end
 ORDER BY arrived_ns, own
@@ -100,9 +130,21 @@ _FROM_PARTNER = (
 )
 """What an engine row takes from its gateway row where it lacks it."""
 
+_OF_CALL = ("tenant", "session", "priority")
+"""What the attempts of one call share."""
+
 _OF_PARTNER = ("outcome", "total_seconds", "ttft_seconds")
 _CLIENT = {"client_seconds": "total_seconds", "client_ttft_seconds": "ttft_seconds"}
-_KEYS = ("role", "arrived_ns", "trace_id", "span_id", "parent_span_id", "request_id", "tenant")
+_KEYS = (
+    "role",
+    "source",
+    "arrived_ns",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+    "request_id",
+    "tenant",
+)
 
 JOINED_COLUMNS = (*COLUMNS, *_CLIENT, "joined")
 """Columns of a joined row."""
@@ -180,36 +222,61 @@ class _Joined:
     def __init__(self, rows: pa.Table, needed: Collection[str], pairs: pa.Table) -> None:
         self._pairs = pairs
         self._own = rows.select([name for name in COLUMNS if name in needed]).take(pairs["own"])
-        shared = [name for name in (*_FROM_PARTNER, *_OF_PARTNER) if name in needed]
+        self._views: tuple[pa.Table, ...] = ()
         # Most often there is no gateway at all.
-        alone = pairs["partner"].null_count == pairs.num_rows
-        self._partner = None if alone else rows.select(shared).take(pairs["partner"])
+        if pairs["partner"].null_count < pairs.num_rows:
+            shared = [name for name in (*_FROM_PARTNER, *_OF_PARTNER) if name in needed]
+            nobody = pa.scalar(None, pa.int64())
+            caller = pc.if_else(pc.equal(pairs["attempts"], 1), pairs["far"], nobody)
+            self._views = tuple(rows.select(shared).take(row) for row in (pairs["partner"], caller))
+            of_call = [name for name in _OF_CALL if name in needed]
+            self._call = rows.select([*of_call, "span_id"]).take(pairs["far"])
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column."""
         if name == "joined":
             return self._pairs["joined"]
         if name in _CLIENT:
-            return self._of_partner(_CLIENT[name])
-        own = self._own[name]
-        if self._partner is not None and name == "outcome":
-            # The engine ends a request well that its client has given up: the client is right.
-            told = self._partner[name]
-            given_up = pc.fill_null(pc.not_equal(told, "ok"), False)
-            return pc.if_else(given_up, told, pc.coalesce(own, told))
-        if self._partner is not None and name in _FROM_PARTNER:
-            own = pc.coalesce(own, self._partner[name])
-        return pc.coalesce(own, self._pairs["agreed"]) if name == "tenant" else own
+            return self._of_client(_CLIENT[name])
+        found = self._own[name]
+        if self._views:
+            found = self._of_views(name, found)
+        return pc.coalesce(found, self._pairs["agreed"]) if name == "tenant" else found
 
-    def _of_partner(self, name: str) -> pa.ChunkedArray:
-        if self._partner is None:
+    def _of_client(self, name: str) -> pa.ChunkedArray:
+        """Return the outermost view of a time."""
+        if not self._views:
             return pa.chunked_array([pa.nulls(self._pairs.num_rows, REQUESTS.field(name).type)])
-        return self._partner[name]
+        return pc.coalesce(*(view[name] for view in reversed(self._views)))
+
+    def _of_views(self, name: str, own: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Fill a column from the gateways, the nearest one first, and from the call."""
+        if name == "outcome":
+            return _outcome(own, *(view[name] for view in self._views))
+        found = own
+        if name in _FROM_PARTNER:
+            found = pc.coalesce(found, *(view[name] for view in self._views))
+        if name in _OF_CALL:
+            found = pc.coalesce(found, self._call[name])
+        if name == "session":
+            several = pc.greater(self._pairs["attempts"], 1)
+            nothing = pa.scalar(None, pa.string())
+            found = pc.coalesce(found, pc.if_else(several, self._call["span_id"], nothing))
+        return found
 
 
 def join_records(records: Sequence[RequestRecord]) -> pd.DataFrame:
     """Join records that are in memory, for example those of a file."""
     return join([pa.Table.from_batches([request_batch(records)])])
+
+
+def _outcome(own: pa.Array, partner: pa.Array, caller: pa.Array) -> pa.Array:
+    """What the outermost says if it is not well; else the next one's word."""
+    found = pc.coalesce(own, partner, caller)
+    for told in (partner, caller):
+        given_up = pc.fill_null(pc.not_equal(told, "ok"), False)
+        found = pc.if_else(given_up, told, found)
+    return found
 
 
 def _within(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
@@ -230,7 +297,8 @@ def _pairs(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
     numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
     with duckdb.connect() as connection:
         connection.register("records", numbered)
-        found = connection.sql(_PAIRS % whole, params={"start": start_ns, "end": end_ns})
+        query = _PAIRS.replace("WHOLE", whole)
+        found = connection.sql(query, params={"start": start_ns, "end": end_ns})
         return found.to_arrow_table()
 
 

@@ -15,14 +15,11 @@ def _no_constant(name: str) -> Any:
     raise RecordError("range", f"{name} is no JSON number")
 
 
-def parse_line(line: bytes, *, source: str = "file") -> tuple[RequestRecord, int]:
-    """Parse one line.
-
-    Returns:
-        The record, and how many of its negative times were set to 0.
+def load_line(line: bytes) -> dict[str, Any]:
+    """Read one line as a JSON object.
 
     Raises:
-        RecordError: If the line is no JSON object or no record. The message never quotes the line.
+        RecordError: If it is none. The message never quotes the line.
     """
     if len(line) > MAX_LINE:
         raise RecordError("too_long", f"the line has {len(line)} bytes; at most {MAX_LINE}")
@@ -36,5 +33,17 @@ def parse_line(line: bytes, *, source: str = "file") -> tuple[RequestRecord, int
         raise RecordError("json", f"the line is no JSON{where}") from None
     if not isinstance(row, dict):
         raise RecordError("json", f"the line is a JSON {type(row).__name__}, not an object")
-    record = from_mapping(row, source=source)
+    return row
+
+
+def parse_line(line: bytes, *, source: str = "file") -> tuple[RequestRecord, int]:
+    """Parse one line with the record's column names.
+
+    Returns:
+        The record, and how many of its negative times were set to 0.
+
+    Raises:
+        RecordError: If the line is no JSON object or no record. The message never quotes the line.
+    """
+    record = from_mapping(load_line(line), source=source)
     return record, complete(record)

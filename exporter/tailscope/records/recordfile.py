@@ -1,8 +1,10 @@
-"""Files of request records: JSON lines, the same as .gz, or Parquet."""
+"""Files of request records: JSON lines or CSV, the same as .gz, or Parquet."""
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import math
 import zlib
 from collections import Counter
@@ -15,8 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tailscope.errors import UsageError
-from tailscope.records.jsonl import MAX_LINE, parse_line
+from tailscope.records import servegen
+from tailscope.records.jsonl import MAX_LINE, load_line
 from tailscope.records.record import COLUMNS, RecordError, RequestRecord, complete, from_mapping
+from tailscope.records.translation import Translator
 
 MAX_NAMED = 5
 """Bad lines that are named one by one."""
@@ -52,42 +56,74 @@ class LeftOut:
         return "\n".join(lines)
 
 
-def read_records(path: Path, left_out: LeftOut) -> Iterator[RequestRecord]:
+def read_records(
+    path: Path, left_out: LeftOut, translator: Translator | None = None
+) -> Iterator[RequestRecord]:
     """Yield the records of a file.
 
     Args:
-        path: A file whose name ends in ``.parquet``, or of JSON lines, as ``.gz`` or plain.
+        path: A file whose name ends in ``.parquet``, or in ``.csv``, or of JSON lines; the latter
+            two also as ``.gz``.
         left_out: Where lines that are no records are noted.
+        translator: Makes records of the rows; None for one that recognises them.
 
     Raises:
         UsageError: If the file cannot be read; also later, while the records are walked.
     """
+    translator = translator or Translator()
     try:
         if path.suffix == ".parquet":
             yield from _parquet(path, left_out)
+        elif ".csv" in path.suffixes[-2:]:
+            yield from _table(path, left_out, translator)
         else:
-            yield from _lines(path, left_out)
+            yield from _lines(path, left_out, translator)
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such file") from None
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
+    except csv.Error:
+        # Its text may quote what is in the file.
+        raise UsageError(f"{path}: is no CSV file") from None
     except pa.ArrowException as error:
         # Its text may quote what is in the file.
         raise UsageError(f"{path}: is no Parquet file ({type(error).__name__})") from None
 
 
-def _lines(path: Path, left_out: LeftOut) -> Iterator[RequestRecord]:
+def _lines(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
     with _open(path) as file:
         number = 0
         while line := file.readline(MAX_LINE + 1):
             number += 1
             if line.strip():
                 try:
-                    yield parse_line(line)[0]
+                    found = translator.record(load_line(line))
                 except RecordError as error:
                     left_out.add(f"line {number}", error)
+                else:
+                    if found is not None:
+                        yield found[0]
             while len(line) > MAX_LINE and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE + 1)
+
+
+def _table(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
+    with _open(path) as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
+        table = csv.DictReader(text)
+        if servegen.recognises(path, table.fieldnames or ()):
+            text.seek(0)
+            for record in servegen.arrivals(path, text):
+                translator.move(record)
+                yield record
+            return
+        for number, row in enumerate(table, 2):
+            try:
+                found = translator.record(row)
+            except RecordError as error:
+                left_out.add(f"line {number}", error)
+            else:
+                if found is not None:
+                    yield found[0]
 
 
 def _open(path: Path) -> BinaryIO:

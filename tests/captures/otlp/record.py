@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tailscope.records.outcome import of_status
+
 
 def _client_row(call: dict[str, Any]) -> dict[str, Any]:
     row = {
@@ -37,10 +39,11 @@ def _client_row(call: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _outcome(call: dict[str, Any]) -> str:
+def _outcome(call: dict[str, Any]) -> str | None:
     if call.get("aborted"):
         return "aborted"
-    return "ok" if call.get("status") == 200 else "error"
+    in_stream = call.get("sse_error") or {}
+    return of_status(in_stream.get("code", call.get("status")))
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

@@ -1,18 +1,21 @@
 """Follows a growing file of request records, one JSON object a line.
 
-Rotation (another file under the name) and truncation are noticed; a half line waits for its end.
-How far the file was read is noted in the data directory after the records are kept, so that a
-restart goes on there; what a crash makes it read twice, the reader of the store counts once. With
-a data directory a file is read from its beginning; without one, what was in it at the start is
-passed over, for it was counted before.
+Rotation (another file under the name) and truncation are noticed, also where the file has grown
+again since, by the hash of how it begins; a half line waits for its end. How far the file was read
+is noted in the data directory after the records are kept, so that a restart goes on there; what a
+crash makes it read twice, the reader of the store counts once. With a data directory a file is read
+from its beginning; without one, what was in it at the start is passed over, for it was counted
+before.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
@@ -21,13 +24,15 @@ from tailscope.exporter.exposition import Lines
 from tailscope.exporter.health import SourceError
 from tailscope.exporter.intake import Intake
 from tailscope.records.errors import StoreError
-from tailscope.records.jsonl import MAX_LINE, parse_line
+from tailscope.records.jsonl import MAX_LINE, load_line
 from tailscope.records.record import RecordError, RequestRecord
+from tailscope.records.translation import Translator
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 2 << 20
 _READ_SECONDS = 2.0
+_HEAD = 1024
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -40,21 +45,33 @@ class RequestFileSource:
         path: May be missing yet.
         intake: Takes the records.
         notes: Folder for the note on how far the file was read; None to begin at its end.
+        translator: Makes records of the lines; None for one that recognises them.
         seconds: Time after which a read leaves the rest of a long file to the next one.
+        name: Name of the source; None for one made of the file's.
+        fresh: Whether the file is known to have come after the start, so that all of it is new.
     """
 
     def __init__(
-        self, path: Path, intake: Intake, notes: Path | None, seconds: float = _READ_SECONDS
+        self,
+        path: Path,
+        intake: Intake,
+        notes: Path | None,
+        translator: Translator | None = None,
+        seconds: float = _READ_SECONDS,
+        name: str | None = None,
+        fresh: bool = False,
     ) -> None:
         self.path = path
-        self.name = f"file:{path.name}"
+        self.name = name or f"file:{path.name}"
         self._intake = intake
-        self._note = notes / f"{path.name}.offset.json" if notes else None
+        self._translator = translator or Translator()
+        self._note = notes / f"{_note_name(path, name)}.offset.json" if notes else None
         self._seconds = seconds
         self._file: BinaryIO | None = None
         self._identity: Identity | None = None
         self._offset = 0
-        self._seen_missing = False
+        self._head = 0, ""
+        self._seen_missing = fresh
         self._skipping = False
         self._note_failed = False
 
@@ -68,10 +85,10 @@ class RequestFileSource:
         try:
             if self._file is None:
                 self._open()
-            more = self._take_until(ends)
+            more = not self._rewritten() and self._take_until(ends)
             while not more and self._replaced():
                 # What was written to the old file since, before it was replaced.
-                more = self._take_until(ends)
+                more = not self._rewritten() and self._take_until(ends)
                 if not more:
                     self._reopen()
                     more = self._take_until(ends)
@@ -96,6 +113,7 @@ class RequestFileSource:
         elif identity != self._identity:
             self._offset = 0
         self._identity = identity
+        self._remember_head()
 
     def _start(self, identity: Identity, size: int) -> int:
         """Where to begin: where the note says, if it is of this very file."""
@@ -105,14 +123,33 @@ class RequestFileSource:
             note = json.loads(self._note.read_text())
             offset = int(note["offset"])
             known = (note["device"], note["inode"]) == identity
-        except (OSError, ValueError, KeyError, TypeError):
+            head = min(int(note.get("head", 0)), _HEAD), str(note.get("hash", ""))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return 0
-        return offset if known and 0 <= offset <= size else 0
+        if not (known and 0 <= offset <= size):
+            return 0
+        return offset if not head[0] or self._hash(head[0]) == head[1] else 0
+
+    def _hash(self, length: int) -> str:
+        """Hash of the file's first bytes, which tells whether it is still what was read."""
+        assert self._file is not None  # noqa: S101 - for the type checker
+        return hashlib.blake2b(os.pread(self._file.fileno(), length, 0), digest_size=16).hexdigest()
+
+    def _remember_head(self) -> None:
+        length = min(self._offset, _HEAD)
+        if length != self._head[0]:
+            self._head = length, self._hash(length)
+
+    def _rewritten(self) -> bool:
+        """Whether the open file was cut and written anew: what is beyond the offset is not next."""
+        return self._head[0] > 0 and self._hash(self._head[0]) != self._head[1]
 
     def _replaced(self) -> bool:
         stat = self.path.stat()
         if (stat.st_dev, stat.st_ino) == self._identity:
-            return stat.st_size < self._offset
+            if stat.st_size < self._offset:
+                return True
+            return self._rewritten()
         # As long as the new file is empty, its writer may still write into the old one.
         return stat.st_size > 0
 
@@ -122,6 +159,7 @@ class RequestFileSource:
         stat = os.fstat(self._file.fileno())
         self._identity = (stat.st_dev, stat.st_ino)
         self._offset = 0
+        self._head = 0, ""
         self._skipping = False
 
     def _behind(self) -> int:
@@ -157,12 +195,13 @@ class RequestFileSource:
             if not line.strip():
                 continue
             try:
-                record, negative = parse_line(line)
+                found = self._translator.record(load_line(line))
             except RecordError as error:
                 rejected[error.reason] += 1
-            else:
-                records.append(record)
-                clamped += negative
+                continue
+            if found is not None:
+                records.append(found[0])
+                clamped += found[1]
         self._intake.accept(self.name, records, rejected, clamped)
         self._skipping = False
         self._advance(end)
@@ -170,10 +209,12 @@ class RequestFileSource:
 
     def _advance(self, length: int) -> None:
         self._offset += length
+        self._remember_head()
         if self._note is None or self._identity is None:
             return
         device, inode = self._identity
-        note = {"device": device, "inode": inode, "offset": self._offset}
+        note: dict[str, int | str] = {"device": device, "inode": inode, "offset": self._offset}
+        note |= {"head": self._head[0], "hash": self._head[1]}
         temporary = self._note.with_suffix(".tmp")
         try:
             temporary.write_text(json.dumps(note))
@@ -195,3 +236,8 @@ class RequestFileSource:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _note_name(path: Path, source: str | None) -> str:
+    """The files of a pattern may lie in several folders and be called the same."""
+    return path.name if source is None else f"{path.name}.{zlib.crc32(os.fsencode(path)):08x}"

@@ -1,0 +1,553 @@
+"""Rows of other people's files: which record each becomes, and what of them is left behind."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gzip
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailscope.errors import UsageError
+from tailscope.records.declaration import declared
+from tailscope.records.formats import formats, told_format
+from tailscope.records.record import COLUMNS, OUTCOMES, ROLES, RecordError, RequestRecord
+from tailscope.records.recordfile import LeftOut, read_records
+from tailscope.records.tenancy import KINDS, parse_rules
+from tailscope.records.translation import ORIGIN_NS, Translator, instant
+
+NOW = 1_796_000_000
+NOW_NS = NOW * 10**9
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
+
+SGLANG: dict[str, Any] = {
+    "request_parameters": json.dumps(
+        {
+            "text": "a prompt",
+            "rid": "r1",
+            "priority": 2,
+            "lora_path": "adapter-a",
+            "custom_labels": {"tenant": "acme", "tier": "gold"},
+            "sampling_params": {"max_new_tokens": 32},
+            "external_trace_header": {"traceparent": TRACEPARENT},
+        }
+    ),
+    "id": "r1",
+    "prompt_tokens": 100,
+    "completion_tokens": 11,
+    "cached_tokens": 64,
+    "finish_reason": {"type": "length", "length": 32},
+    "e2e_latency": 1.5,
+    "queue_time": 0.25,
+    "forward_entry_time": 5000.5,
+    "prefill_finished_time": 5000.75,
+    "request_received_ts": NOW + 0.5,
+    "request_finished_ts": NOW + 2.0,
+    "first_token_latency": 0.625,
+    "dp_rank": 0,
+}
+DYNAMO: dict[str, Any] = {
+    "schema": "dynamo.request.trace.v1",
+    "event_type": "request_end",
+    "event_time_unix_ms": NOW * 1000 + 2000,
+    "request": {
+        "request_id": "d1",
+        "x_request_id": "client-1",
+        "model": "m",
+        "input_tokens": 100,
+        "output_tokens": 11,
+        "cached_tokens": 64,
+        "request_received_ms": NOW * 1000 + 500,
+        "prefill_wait_time_ms": 250.0,
+        "prefill_time_ms": 125.0,
+        "ttft_ms": 500.0,
+        "total_time_ms": 1500.0,
+    },
+}
+LITELLM: dict[str, Any] = {
+    "id": "chatcmpl-r1",
+    "trace_id": "5f3c0a52-0d0c-4a4e-9d0e-0d7c6a1f0b11",
+    "call_type": "acompletion",
+    "stream": True,
+    "status": "success",
+    "startTime": NOW + 0.5,
+    "endTime": NOW + 2.0,
+    "completionStartTime": NOW + 1.0,
+    "model": "openai/m",
+    "model_group": "m",
+    "prompt_tokens": 100,
+    "completion_tokens": 11,
+    "model_parameters": {"max_tokens": 32},
+    "messages": [{"content": "a prompt"}],
+    "metadata": {
+        "user_api_key_hash": "88dc28d0f030c55ed4ab77ed8faf098196cb1c05df778539800c9f1243fe6b4b",
+        "user_api_key_alias": "key-of-acme",
+        "user_api_key_team_alias": "acme",
+        "user_api_key_team_id": "t-1",
+        "user_api_key_end_user_id": "jane",
+    },
+}
+ENVOY: dict[str, Any] = {
+    "start_time": "2026-11-30T00:53:20.500Z",
+    "duration": 1500,
+    "response_code": 200,
+    "response_flags": "-",
+    "x_request_id": "client-1",
+    "traceparent": TRACEPARENT,
+    "authority": "secret.example",
+    "tenant": "acme",
+}
+NGINX: dict[str, Any] = {
+    "msec": f"{NOW + 2}.000",
+    "request_time": "1.500",
+    "status": "200",
+    "http_x_request_id": "client-1",
+    "http_traceparent": TRACEPARENT,
+    "http_x_tenant_id": "acme",
+    "upstream_header_time": "0.001",
+    "request_uri": "/v1/completions?key=secret",
+}
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "sglang": (
+        SGLANG,
+        {
+            "role": "engine",
+            "engine": "sglang",
+            "arrived_ns": NOW_NS + 500_000_000,
+            "ended_ns": NOW_NS + 2 * 10**9,
+            "trace_id": TRACE,
+            "parent_span_id": SPAN,
+            "request_id": "r1",
+            "tenant": "acme",
+            "queue_seconds": 0.25,
+            "prefill_seconds": 0.25,
+            "ttft_seconds": 0.625,
+            "frontend_seconds": 0.125,
+            "total_seconds": 1.5,
+            "input_tokens": 100,
+            "cached_tokens": 64,
+            "output_tokens": 11,
+            "max_tokens": 32,
+            "outcome": "ok",
+            "finish_reason": "length",
+            "priority": 2,
+            "adapter": "adapter-a",
+        },
+    ),
+    "dynamo": (
+        DYNAMO,
+        {
+            "role": "engine",
+            "engine": "dynamo",
+            "arrived_ns": NOW_NS + 500_000_000,
+            "ended_ns": NOW_NS + 2 * 10**9,
+            "request_id": "client-1",
+            "model": "m",
+            "queue_seconds": 0.25,
+            "prefill_seconds": 0.125,
+            "ttft_seconds": 0.5,
+            "decode_seconds": 1.0,
+            "frontend_seconds": 0.125,
+            "total_seconds": 1.5,
+            "input_tokens": 100,
+            "cached_tokens": 64,
+            "output_tokens": 11,
+            "outcome": "ok",
+        },
+    ),
+    "litellm": (
+        LITELLM,
+        {
+            "role": "gateway",
+            "arrived_ns": NOW_NS + 500_000_000,
+            "request_id": "r1",
+            "ended_ns": NOW_NS + 2 * 10**9,
+            "tenant": "acme",
+            "model": "m",
+            "ttft_seconds": 0.5,
+            "total_seconds": 1.5,
+            "input_tokens": 100,
+            "output_tokens": 11,
+            "max_tokens": 32,
+            "outcome": "ok",
+            "session": "5f3c0a52-0d0c-4a4e-9d0e-0d7c6a1f0b11",
+        },
+    ),
+    "envoy": (
+        ENVOY,
+        {
+            "role": "gateway",
+            "arrived_ns": NOW_NS + 500_000_000,
+            "request_id": "client-1",
+            "ended_ns": NOW_NS + 2 * 10**9,
+            "tenant": "acme",
+            "trace_id": TRACE,
+            "parent_span_id": SPAN,
+            "total_seconds": 1.5,
+            "status": 200,
+            "outcome": "ok",
+        },
+    ),
+    "nginx": (
+        NGINX,
+        {
+            "role": "gateway",
+            "arrived_ns": NOW_NS + 500_000_000,
+            "request_id": "client-1",
+            "ended_ns": NOW_NS + 2 * 10**9,
+            "tenant": "acme",
+            "trace_id": TRACE,
+            "parent_span_id": SPAN,
+            "total_seconds": 1.5,
+            "status": 200,
+            "outcome": "ok",
+        },
+    ),
+    "azure": (
+        {
+            "TIMESTAMP": "2023-11-16 18:17:03.9799600",
+            "ContextTokens": "4808",
+            "GeneratedTokens": "10",
+        },
+        {
+            "role": "gateway",
+            "arrived_ns": 1_700_158_623_979_960_000,
+            "input_tokens": 4808,
+            "output_tokens": 10,
+        },
+    ),
+    "mooncake": (
+        {"timestamp": 1500, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]},
+        {
+            "role": "gateway",
+            "arrived_ns": ORIGIN_NS + 1_500_000_000,
+            "input_tokens": 6758,
+            "output_tokens": 500,
+        },
+    ),
+    "bailian": (
+        {
+            "chat_id": 7,
+            "parent_chat_id": 3,
+            "timestamp": 1.5,
+            "input_length": 10,
+            "output_length": 5,
+            "type": "text",
+            "turn": 2,
+            "hash_ids": [1],
+        },
+        {
+            "role": "gateway",
+            "arrived_ns": ORIGIN_NS + 1_500_000_000,
+            "request_id": "7",
+            "input_tokens": 10,
+            "output_tokens": 5,
+        },
+    ),
+    "burstgpt": (
+        {
+            "Timestamp": "45",
+            "Model": "ChatGPT",
+            "Request tokens": "472",
+            "Response tokens": "18",
+            "Total tokens": "490",
+            "Log Type": "Conversation log",
+        },
+        {
+            "role": "gateway",
+            "arrived_ns": ORIGIN_NS + 45 * 10**9,
+            "model": "ChatGPT",
+            "input_tokens": 472,
+            "output_tokens": 18,
+        },
+    ),
+}
+
+
+def one(row: dict[str, Any], **settings: Any) -> RequestRecord:
+    found = Translator(**settings).record(row)
+    assert found is not None
+    return found[0]
+
+
+def with_(row: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A copy with other values; ``__`` stands for a level."""
+    changed = copy.deepcopy(row)
+    for path, value in more.items():
+        *levels, last = path.split("__")
+        place = changed
+        for level in levels:
+            place = place.setdefault(level, {})
+        place[last] = value
+    return changed
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_is_recognised_and_becomes_a_record(name: str) -> None:
+    row, expected = ROWS[name]
+    record = one(row)
+    known = {column for column in COLUMNS if getattr(record, column) is not None}
+    assert {column: getattr(record, column) for column in known} == {"source": name, **expected}
+    assert one(row, told=formats()[name]) == record
+
+
+def test_tensorrts_clock_is_this_machines() -> None:
+    arrived = time.monotonic() - 10
+    times = {
+        "arrival_time": arrived,
+        "first_scheduled_time": arrived + 0.25,
+        "first_token_time": arrived + 0.5,
+        "last_token_time": arrived + 1.5,
+    }
+    row: dict[str, Any] = {
+        "request_id": 7,
+        "perf_metrics": {"first_iter": 1, "timing_metrics": times},
+    }
+    record = one(row)
+    assert record.arrived_ns == pytest.approx(time.time_ns() - 10 * 10**9, abs=2 * 10**9)
+    assert (record.request_id, record.engine, record.inferred) == ("7", "trtllm", "arrived_ns")
+    measured = [record.queue_seconds, record.prefill_seconds, record.decode_seconds]
+    assert measured == pytest.approx([0.25, 0.25, 1.0])
+    assert (record.ttft_seconds, record.total_seconds) == pytest.approx((0.5, 1.5))
+    for ahead in (arrived + 1e6, -5.0):
+        row["perf_metrics"]["timing_metrics"]["arrival_time"] = ahead
+        with pytest.raises(RecordError) as caught:
+            one(row)
+        assert caught.value.reason == "no_arrival"
+
+
+def test_every_format_is_declared_well() -> None:
+    assert set(ROWS) | {"tensorrt"} == set(formats())
+    for form in formats().values():
+        assert form.role in ROLES
+        assert form.fields.keys() <= COLUMNS.keys()
+        assert {rule.outcome for rule in form.outcomes} <= {*OUTCOMES, "timeout"}
+        assert {text.split(":")[0] for text in form.places} <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("row", "outcome"),
+    [
+        (with_(SGLANG, finish_reason__type="abort"), "aborted"),
+        (with_(DYNAMO, request__finish_reason="cancelled"), "aborted"),
+        (with_(LITELLM, status="failure", error_information__error_class="Timeout"),
+         "generation_timeout"),
+        (with_(LITELLM, stream=False, status="failure",
+               error_information__error_class="APITimeoutError"), "queue_timeout"),
+        (with_(LITELLM, status="failure", error_information__error_class="RateLimitError"),
+         "rejected"),
+        (with_(LITELLM, status="failure", error_information__error_code="499"), "aborted"),
+        (with_(LITELLM, status="failure", error_information__error_code="500"), "error"),
+        (with_(ENVOY, response_code=0, response_flags="DC"), "aborted"),
+        (with_(ENVOY, response_code=200, response_flags="DC,UO"), "aborted"),
+        (with_(ENVOY, response_code=504, response_flags="UT"), "queue_timeout"),
+        (with_(ENVOY, response_code=200, response_flags="SI"), "generation_timeout"),
+        (with_(ENVOY, response_code=503, response_flags="UO"), "rejected"),
+        (with_(ENVOY, response_code=503, response_flags="UF,URX"), "error"),
+        (with_(ENVOY, response_code=429), "rejected"),
+        (with_(NGINX, status="499"), "aborted"),
+        (with_(NGINX, status="504"), "queue_timeout"),
+        (with_(NGINX, status="503"), "rejected"),
+        (with_(NGINX, status="500"), "error"),
+    ],
+)  # fmt: skip
+def test_outcomes_are_told_apart(row: dict[str, Any], outcome: str) -> None:
+    assert one(row).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("rules", "row", "tenant"),
+    [
+        (["litellm:key"], LITELLM, "key-of-acme"),
+        (["litellm:user", "litellm:end-user"], LITELLM, "jane"),
+        (["litellm:org"], LITELLM, None),
+        (["label:tier"], SGLANG, "gold"),
+        (["adapter"], SGLANG, "adapter-a"),
+        (["request-id:(.)"], SGLANG, "r"),
+        (["label:none", "span:tenant.id"], SGLANG, None),
+        (["litellm:key"], ENVOY, "acme"),
+    ],
+)
+def test_the_tenant_follows_the_rules(
+    rules: list[str], row: dict[str, Any], tenant: str | None
+) -> None:
+    assert one(row, rules=parse_rules("", rules)).tenant == tenant
+
+
+def test_what_is_absent_in_a_log_is_absent() -> None:
+    record = one(with_(NGINX, http_x_request_id="-", http_traceparent="", http_x_tenant_id="-"))
+    assert (record.request_id, record.trace_id, record.tenant) == (None, None, None)
+    record = one(with_(NGINX, status="-", http_traceparent="00-no"))
+    assert (record.status, record.trace_id, record.outcome) == (None, None, None)
+
+
+def test_other_rows_of_a_format_are_no_requests() -> None:
+    assert Translator().record(with_(DYNAMO, event_type="tool_end")) is None
+    wrapped = {"timestamp": 1, "event": DYNAMO}
+    assert one(wrapped).request_id == "client-1"
+
+
+def test_a_text_that_may_be_a_prompt_is_dropped() -> None:
+    record = one(with_(LITELLM, id="x" * 300, metadata__user_api_key_team_alias="y" * 300))
+    assert (record.request_id, record.tenant) == (None, "key-of-acme")
+    assert "prompt" not in repr(one(SGLANG)) + repr(one(LITELLM))
+
+
+@pytest.mark.parametrize("row", [{}, {"id": 1}, {"timestamp": "x", "input_length": 1}])
+def test_a_row_of_no_format_is_refused(row: dict[str, Any]) -> None:
+    with pytest.raises(RecordError) as caught:
+        Translator().record(row)
+    assert caught.value.reason == "no_arrival"
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("junk", [None, "x", -1, 1e400, [], {"a": 1}, True, "x" * 999, 10**30])
+def test_junk_in_any_place_makes_a_record_or_none(name: str, junk: object) -> None:
+    row = ROWS[name][0]
+    for key in row:
+        try:
+            Translator(formats()[name]).record({**row, key: junk})
+        except RecordError as error:
+            assert "x" * 30 not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-30T00:53:20Z", NOW_NS),
+        ("2026-11-30T01:53:20.123456789+01:00", NOW_NS + 123_456_789),
+        ("2026-11-30 00:53:20.5", NOW_NS + 500_000_000),
+        ("30/Nov/2026:06:13:20 +0000", None),
+        ("x", None),
+    ],
+)
+def test_times(text: str, expected: int | None) -> None:
+    assert instant(text) == expected
+
+
+def test_what_litellm_really_writes() -> None:
+    """Payloads of LiteLLM 1.110.2: an answer, a stream, and calls that failed in three ways."""
+    capture = Path(__file__).parent / "captures" / "litellm" / "payloads.jsonl"
+    records = list(read_records(capture, LeftOut()))
+    assert {record.source for record in records} == {"litellm"}
+    assert {record.tenant for record in records} == {"acme"}
+    found = [(r.outcome, r.status, r.input_tokens, r.ttft_seconds is not None) for r in records]
+    assert found == [
+        ("ok", None, 10, False),
+        ("ok", None, 8, True),
+        ("rejected", 429, None, False),
+        ("error", 500, None, False),
+        ("queue_timeout", 408, None, False),
+    ]
+    assert len({record.session for record in records}) == 5
+
+
+# Files
+
+
+def test_a_table_with_a_start(tmp_path: Path) -> None:
+    row = ROWS["azure"][0]
+    path = tmp_path / "trace.csv.gz"
+    with gzip.open(path, "wt", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        writer.writeheader()
+        writer.writerow(row)
+        writer.writerow({**row, "TIMESTAMP": "2023-11-16 18:17:05.4799600"})
+        writer.writerow({**row, "TIMESTAMP": "never"})
+    left_out = LeftOut()
+    records = list(read_records(path, left_out, Translator(start_ns=NOW_NS)))
+    assert [record.arrived_ns - NOW_NS for record in records] == [0, 1_500_000_000]
+    assert left_out.reasons == {"no_arrival": 1}
+
+
+SERVEGEN = "t_s,rate_rps,iat_cv,iat_family,param1,param2"
+
+
+def test_rates_become_arrivals(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    rows = [
+        "m,5,0,2.0,1.1,Gamma,0.8,0.625",
+        "m,5,600,1.0,1.0,,,",
+        "m,7,600,3.0,1.0,Weibull,1.0,0.333333",
+        "m,9,0,0.0,,,,",
+        "m,9,x,1,1,,,",
+    ]
+    path.write_text("\n".join([f"model,client,{SERVEGEN}", *rows]))
+    records = list(read_records(path, LeftOut()))
+    assert records == list(read_records(path, LeftOut())), "the same each time"
+    arrived = [record.arrived_ns for record in records]
+    assert arrived == sorted(arrived)
+    assert arrived[0] >= ORIGIN_NS
+    assert arrived[-1] < ORIGIN_NS + 1200 * 10**9
+    counts = Counter((one.tenant, one.arrived_ns >= ORIGIN_NS + 600 * 10**9) for one in records)
+    assert counts["client-5", False] == pytest.approx(1200, rel=0.15)
+    assert counts["client-5", True] == pytest.approx(600, rel=0.15)
+    assert counts["client-7", True] == pytest.approx(1800, rel=0.15)
+    assert len(counts) == 3
+    assert {record.input_tokens for record in records} == {None}
+    own = tmp_path / "m-small" / "chunk-5-trace.csv"
+    own.parent.mkdir()
+    own.write_text("0,2.0,1.1,Gamma,0.8,0.625\n")
+    record = next(iter(read_records(own, LeftOut(), Translator(start_ns=NOW_NS))))
+    assert (record.tenant, record.model, record.arrived_ns) == ("client-5", "m-small", NOW_NS)
+
+
+def test_a_format_that_is_told() -> None:
+    assert told_format("--requests", "a.jsonl") == (None, Path("a.jsonl"))
+    assert told_format("--requests", "./a=b.jsonl") == (None, Path("./a=b.jsonl"))
+    assert told_format("--requests", "nginx=/var/x") == (formats()["nginx"], Path("/var/x"))
+    with pytest.raises(UsageError, match=r"--requests apache=\.\.\.: formats are azure, bailian"):
+        told_format("--requests", "apache=/var/x")
+
+
+# Formats of the user's own
+
+
+def test_a_mapping_of_ones_own() -> None:
+    text = """
+    gw:
+      arrived_ns: {path: t0, unit: ms}
+      total_seconds: {path: took, unit: us}
+      tenant: who.team
+      status: code
+    edge: {like: nginx, tenant: customer}
+    """
+    own = declared("--request-format", text)
+    row = {"t0": NOW * 1000, "took": 1_500_000, "who": {"team": "acme"}, "code": "429"}
+    record = one(row, told=own["gw"])
+    assert (record.source, record.arrived_ns, record.total_seconds) == ("gw", NOW_NS, 1.5)
+    assert (record.tenant, record.status, record.outcome) == ("acme", 429, "rejected")
+    record = one(with_(NGINX, customer="globex"), told=own["edge"])
+    assert (record.source, record.tenant, record.total_seconds) == ("edge", "globex", 1.5)
+    # As it comes from a settings file, by way of the flag.
+    assert declared("--request-format", str({"gw": {"arrived_ns": "t"}})).keys() == {"gw"}
+    assert declared("--request-format", None) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "no YAML"),
+        ("x", "write {NAME"),
+        ("{gw: x}", "gw: write {COLUMN"),
+        ("{nginx: {arrived_ns: t}}", "nginx: there is a format of that name"),
+        ("{gw: {tenant: t}}", "gw: it has no arrival; add arrived_ns"),
+        ("{gw: {arrived_ns: t, prompt: p}}", "gw.prompt: no column"),
+        ("{gw: {arrived_ns: {path: t, unit: d}}}", "gw.arrived_ns.unit d"),
+        ("{gw: {arrived_ns: t, tenant: {path: t, unit: s}}}", "gw.tenant.unit s"),
+        ("{gw: {arrived_ns: [t]}}", "gw.arrived_ns: write KEY"),
+        ("{gw: {like: apache, arrived_ns: t}}", "gw.like apache: formats are"),
+        ("{gw: {role: x, arrived_ns: t}}", "gw.role x: one of engine, gateway"),
+    ],
+)
+def test_a_mapping_that_is_none(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        declared("--request-format", text)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("--request-format")
