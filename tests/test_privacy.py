@@ -34,7 +34,7 @@ from tailscope.records.reader import Reader
 from tailscope.records.record import COLUMNS, MAX_TEXT
 from tailscope.records.recordfile import MAX_NAMED
 from tailscope.records.segments import batches, listing
-from tailscope.records.tenancy import DEFAULT_RULES
+from tailscope.records.tenancy import TENANT_ATTRIBUTES
 from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
 from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, body, message, span, span_id, value
@@ -57,9 +57,6 @@ UNREAD = (
     *("gen_ai.system_instructions", "gen_ai.tool.definitions", "llm.prompts", "input.value"),
     *("http.request.header.authorization", "http.request.header.x-api-key", "http.url"),
     *("url.full", "url.query", "user.email", "user_agent.original", "exception.message"),
-)
-TENANT_ATTRIBUTES = tuple(
-    rule.partition(":")[2] for rule in DEFAULT_RULES if rule.startswith("span:")
 )
 READ: Mapping[str, type] = {
     **{name: COLUMNS[column] for name, column in SPANS.attributes.items()},

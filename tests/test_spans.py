@@ -21,7 +21,7 @@ from tailscope.exporter.spankinds import TenantPlaces
 from tailscope.exporter.spans import Batch, SpanReader
 from tailscope.records.reader import join_records
 from tailscope.records.record import MAX_TEXT, RequestRecord
-from tailscope.records.tenancy import DEFAULT_RULES, of_attributes, parse_rules
+from tailscope.records.tenancy import DEFAULT_RULES, TENANT_ATTRIBUTES, of_attributes, parse_rules
 from tests.otlp import (
     LATENCY,
     NOW_NS,
@@ -38,7 +38,6 @@ from tests.otlp import (
 )
 
 READER = SpanReader(engines())
-_TENANT = ("tailscope.tenant", "tenant.id", "tenant", "enduser.id")
 
 
 def read(request: ExportTraceServiceRequest) -> Batch:
@@ -299,7 +298,7 @@ def test_the_first_rule_that_hits_wins(rules: list[str], tenant: str | None) -> 
 @pytest.mark.parametrize(
     ("rules", "plain"),
     [
-        (DEFAULT_RULES, (_TENANT, _TENANT)),
+        (DEFAULT_RULES, (TENANT_ATTRIBUTES, TENANT_ATTRIBUTES)),
         (("span:a", "label:x", "span:b", "resource:c"), (("a", "b"), ("c",))),
         (("litellm:team",), ((), ())),
         (("resource:a", "span:b"), None),

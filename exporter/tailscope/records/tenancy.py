@@ -27,13 +27,14 @@ KINDS = {
 }
 """Where a tenant may be, by the word before the colon."""
 
-_ATTRIBUTES = ("tailscope.tenant", "tenant.id", "tenant", "enduser.id")
+TENANT_ATTRIBUTES = ("tailscope.tenant", "tenant.id", "tenant", "enduser.id")
+"""Attributes of a span, or of its resource, that usually name the tenant."""
 
 DEFAULT_RULES = (
-    *(f"span:{name}" for name in _ATTRIBUTES[:-1]),
+    *(f"span:{name}" for name in TENANT_ATTRIBUTES[:-1]),
     *("litellm:team", "litellm:key", "label:tenant"),
-    f"span:{_ATTRIBUTES[-1]}",
-    *(f"resource:{name}" for name in _ATTRIBUTES),
+    f"span:{TENANT_ATTRIBUTES[-1]}",
+    *(f"resource:{name}" for name in TENANT_ATTRIBUTES),
 )
 """What a request says of itself, then what its whole process says."""
 
