@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 from collections import deque
-from itertools import islice
 from urllib.parse import urlsplit
 
 from tailscope.middleware.encoding import message
@@ -38,6 +37,7 @@ class Sender:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._waiting: deque[Observation] = deque()
+        self._batch: list[Observation] = []
         self._wake = threading.Event()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -52,7 +52,7 @@ class Sender:
         """Take one; never waits."""
         if self._pid != os.getpid():
             self._begin()
-        if len(self._waiting) >= self._settings.buffer:
+        if len(self._waiting) + len(self._batch) >= self._settings.buffer:
             self.dropped += 1
             return
         self._waiting.append(observation)
@@ -65,6 +65,7 @@ class Sender:
             if self._pid == os.getpid():
                 return
             self._waiting.clear()
+            self._batch.clear()
             self._wake, self._ended = threading.Event(), threading.Event()
             self._thread = threading.Thread(target=self._run, name="tailscope", daemon=True)
             self._thread.start()
@@ -99,10 +100,9 @@ class Sender:
         """Send all that waits; returns the seconds to wait if the exporter does not take it."""
         connection: http.client.HTTPConnection | None = None
         try:
-            while self._waiting:
-                batch = list(islice(self._waiting, _BATCH))
+            while self._fill():
                 connection = connection or self._connect()
-                pause = self._post(connection, batch)
+                pause = self._post(connection)
                 if pause is not None:
                     return pause
         except (OSError, http.client.HTTPException) as error:
@@ -113,6 +113,16 @@ class Sender:
                 connection.close()
         return None
 
+    def _fill(self) -> list[Observation]:
+        """Take out what is sent next; it stays there until the exporter has it.
+
+        Not by a look at the buffer, which the server's thread may change meanwhile.
+        """
+        waiting, batch = self._waiting, self._batch
+        while waiting and len(batch) < _BATCH:
+            batch.append(waiting.popleft())
+        return batch
+
     def _connect(self) -> http.client.HTTPConnection:
         parts = urlsplit(self._settings.endpoint)
         kind = (
@@ -120,10 +130,8 @@ class Sender:
         )
         return kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
 
-    def _post(
-        self, connection: http.client.HTTPConnection, batch: list[Observation]
-    ) -> float | None:
-        body = message(batch, "tailscope-middleware")
+    def _post(self, connection: http.client.HTTPConnection) -> float | None:
+        body = message(self._batch, "tailscope-middleware")
         path = urlsplit(self._settings.endpoint).path
         connection.request("POST", path, body, {"Content-Type": "application/x-protobuf"})
         answer = connection.getresponse()
@@ -131,17 +139,16 @@ class Sender:
         if answer.status in _AGAIN:
             self._lost(f"status {answer.status}")
             return _seconds(answer.headers.get("Retry-After"))
-        for _ in batch:
-            self._waiting.popleft()
         if answer.status == 200:
-            self.sent += len(batch)
+            self.sent += len(self._batch)
             if self._away:
                 log.info("Tailscope's exporter takes requests again")
             self._away = False
         else:
             # It will never take them.
-            self.dropped += len(batch)
+            self.dropped += len(self._batch)
             self._lost(f"status {answer.status}")
+        self._batch.clear()
         return None
 
     def _lost(self, reason: str) -> None:
