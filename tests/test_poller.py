@@ -36,7 +36,7 @@ DEADLINE = 0.2
 SHORT = 0.8
 
 OTHER = replace(
-    VLLM, name="other", title="Other", path="/other", prefixes=("other:",), ignored=VLLM.ignored
+    VLLM, name="other", title="Other", paths=("/other",), prefixes=("other:",), ignored=VLLM.ignored
 )
 
 

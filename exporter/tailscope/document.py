@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tailscope.catalogue import METRICS, gpu, inference, requests, scrape
 from tailscope.catalogue.engines import engines
-from tailscope.catalogue.model import Engine, Metric
+from tailscope.catalogue.model import Metric
+from tailscope.catalogue.upstream import Engine
 from tailscope.cli import COMMANDS, parser_for
 from tailscope.generated import reconcile
 from tailscope.records.record import COLUMNS, OUTCOMES, RequestRecord

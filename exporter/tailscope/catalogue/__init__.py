@@ -7,15 +7,13 @@ from tailscope.catalogue.model import (
     PREFIX,
     Across,
     CatalogueError,
-    Engine,
     Ignored,
     Kind,
     Metric,
-    SpanMapping,
     Unit,
-    Upstream,
 )
 from tailscope.catalogue.requests import STAGES
+from tailscope.catalogue.upstream import Engine, SpanMapping, Upstream
 
 __all__ = [
     "METRICS",

@@ -20,6 +20,7 @@ def _gauge(
     labels: tuple[str, ...] = (),
     across: Across = Across.SUM,
     stored: bool = False,
+    weighted_by: str = "",
 ) -> Metric:
     return Metric(
         f"{PREFIX}engine_{name}",
@@ -29,6 +30,7 @@ def _gauge(
         unit,
         across,
         stored=stored,
+        weighted_by=weighted_by and f"{PREFIX}engine_{weighted_by}",
     )
 
 
@@ -94,6 +96,7 @@ METRICS: tuple[Metric, ...] = (
         Unit.RATIO,
         across=Across.MEAN,
         stored=True,
+        weighted_by="kv_cache_capacity_tokens",
     ),
     _gauge(
         "kv_cache_capacity_tokens",

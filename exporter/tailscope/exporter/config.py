@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from tailscope.address import Address
 from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
-from tailscope.catalogue.model import Engine
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
+from tailscope.catalogue.upstream import Engine
 from tailscope.errors import UsageError
 from tailscope.exporter.fetch import server_name, without_query
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url

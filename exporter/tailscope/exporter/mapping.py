@@ -125,7 +125,7 @@ class Mapper:
             upstream=hit.upstream,
             age=hit.age,
             series=series,
-            model=labels.get(self._engine.model_label),
+            model=labels.get(self._engine.model_labels[0]),
             rank=labels.get(self._engine.rank_label),
             more=_more(metric, upstream, labels),
             part=part,

@@ -272,7 +272,7 @@ def recognise(text: str, engines: Iterable[Engine]) -> Engine | None:
     """Say which engine wrote a scrape; None if none of the catalogue's did."""
     for engine in engines:
         for prefix in engine.prefixes:
-            for family in engine.recognise:
+            for family in (mark.family for mark in engine.recognise):
                 if re.search(rf"^{re.escape(prefix + family)}(_total)?[ {{]", text, re.MULTILINE):
                     return engine
     return None

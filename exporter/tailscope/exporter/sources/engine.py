@@ -205,4 +205,4 @@ class EngineSource:
 def _metrics_url(url: str, engine: Engine) -> str:
     """Return the URL of the metrics: a URL without a path is the engine's base."""
     parts = urlsplit(url)
-    return parts._replace(path=parts.path.rstrip("/") or engine.path, fragment="").geturl()
+    return parts._replace(path=parts.path.rstrip("/") or engine.paths[0], fragment="").geturl()
