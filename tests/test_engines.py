@@ -11,8 +11,9 @@ import pytest
 from tailscope.catalogue import Kind, Upstream
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.exposition import number
-from tailscope.exporter.normalise import Normaliser, SeveralServers, recognise
+from tailscope.exporter.normalise import Normaliser, SeveralServers
 from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.recognise import recognise
 from tests.conftest import Golden
 from tests.fake_engine import CAPTURES, capture, restarted
 

@@ -12,14 +12,9 @@ from tailscope.catalogue import METRICS, PREFIX, Engine
 from tailscope.exporter.exposition import Line, Lines, series
 from tailscope.exporter.fetch import Fetcher, server_name
 from tailscope.exporter.health import SourceError, plain
-from tailscope.exporter.normalise import (
-    Normaliser,
-    NotPrometheus,
-    ScrapeError,
-    families,
-    recognise,
-)
+from tailscope.exporter.normalise import Normaliser, NotPrometheus, ScrapeError
 from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.recognise import families, recognise
 from tailscope.exporter.sampler import Sampler
 from tailscope.records.samples import Sample, label_text
 
