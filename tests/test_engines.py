@@ -10,11 +10,10 @@ import pytest
 
 from tailscope.catalogue import Kind, Upstream
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.exposition import number
 from tailscope.exporter.normalise import Normaliser, SeveralServers
-from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.reading import Key, Reading
 from tailscope.exporter.recognise import recognise
-from tests.conftest import Golden
+from tests.captures import lines
 from tests.fake_engine import CAPTURES, capture, restarted
 
 VLLM = engines()["vllm"]
@@ -34,17 +33,7 @@ def key(metric: str, *more: str, rank: str = "", model: str = "tiny-llama") -> K
     return Key(f"tailscope_engine_{metric}", ("vllm", SERVER, model, rank, *more))
 
 
-def lines(reading: Reading) -> str:
-    found = [line for lines in Writer().lines(reading).values() for line in lines]
-    return "".join(f"{line.series} {number(line.value)}\n" for line in found)
-
-
 # Captures
-
-
-@pytest.mark.parametrize("path", SCRAPES, ids=lambda path: path.stem)
-def test_capture_as_golden(path: Path, golden: Golden) -> None:
-    golden(path.with_suffix(".golden"), lines(read(path.read_text(encoding="utf-8"))))
 
 
 @pytest.mark.parametrize("path", SCRAPES, ids=lambda path: path.stem)
