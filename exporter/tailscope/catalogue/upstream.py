@@ -45,8 +45,9 @@ class Reduce(StrEnum):
 class Upstream:
     """One family of an engine, and the metric of ours that it becomes.
 
-    Where several entries have the same metric and the same fixed labels, the first one that the
-    engine gives counts, and the others do not: they are the same truth under other names.
+    Where several entries have the same metric and the same fixed labels (empty ones apart), the
+    first one that the engine gives counts, and the others do not: they are the same truth under
+    other names.
 
     Attributes:
         metric: Name of our metric, or of a term of the engine.

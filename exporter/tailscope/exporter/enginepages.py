@@ -140,8 +140,9 @@ class EnginePages:
             if engine is None:
                 engine = self._recognise(url, text, body.content)
         if engine is not None and engine.documents:
-            more = "".join(self._document(engine, document) for document in engine.documents)
-            if not more and trouble is not None:
+            found = [self._document(engine, document) for document in engine.documents]
+            more = "".join(one for one in found if one is not None)
+            if trouble is not None and all(one is None for one in found):
                 raise trouble
             text = f"{text}\n{more}" if more else text
         return Answer(url, engine, text, kind)
@@ -162,18 +163,18 @@ class EnginePages:
             None,
         )
 
-    def _document(self, engine: Engine, document: Document) -> str:
-        """Read a document as text; empty if it is not there, which is no failure."""
+    def _document(self, engine: Engine, document: Document) -> str | None:
+        """Read a document as text; None if it is not there, which is no failure."""
         url = self._pages.beside(document.path, engine.paths)
         if time.monotonic() < self._not_before.get(url, 0.0):
-            return ""
+            return None
         try:
             found = rows(document, self._pages.get(url).content)
         except SourceError:
             found = None
         if found is None:
             self._not_before[url] = time.monotonic() + PATIENCE
-            return ""
+            return None
         reader = self._readers.get(url)
         if reader is None:
             reader = self._readers[url] = DocumentReader(document, engine.prefixes[0])

@@ -256,7 +256,8 @@ def _hits(engine: Engine) -> list[tuple[str, dict[str, list[_Hit]]]]:
         for upstream in dialect.upstream:
             number += 1
             measure = _measure(dialect, upstream.metric)
-            slot = slots.setdefault((measure.name, tuple(sorted(upstream.fixed.items()))), number)
+            fixed = tuple(sorted(item for item in upstream.fixed.items() if item[1]))
+            slot = slots.setdefault((measure.name, fixed), number)
             for age, family in enumerate(upstream.families):
                 # The order of the entries comes before that of the names in one of them.
                 hit = _Hit(dialect, upstream, measure, number, slot, 1000 * number + age, family)
@@ -311,7 +312,8 @@ def _model(dialect: Engine, labels: Mapping[str, str]) -> str:
 
 
 def _more(measure: Measure, upstream: Upstream, labels: Mapping[str, str]) -> tuple[str, ...]:
-    ours = {ours: labels.get(theirs, "") for theirs, ours in upstream.labels.items()}
+    # Where a label was renamed, two names stand for one of ours; only one of them is there.
+    ours = {ours: labels[theirs] for theirs, ours in upstream.labels.items() if theirs in labels}
     ours.update(upstream.fixed)
     return tuple(ours.get(label, "") for label in measure.labels)
 
