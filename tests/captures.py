@@ -57,14 +57,18 @@ class Capture:
 def captures(folder: Path = FOLDER) -> Iterator[Capture]:
     """Every capture, by the name of its engine's folder."""
     for name, engine in engines().items():
-        yield from (Capture(engine, path) for path in sorted((folder / name).glob("*.prom")))
+        # The golden names it, for an engine may have no text at all.
+        paths = {*(folder / name).glob("*.prom"), *(folder / name).glob("*.golden")}
+        for path in sorted({path.with_suffix(".prom") for path in paths}):
+            yield Capture(engine, path)
 
 
 @contextmanager
 def served(capture: Capture) -> Iterator[FakeEngine]:
     """A server that answers as the engine did."""
     pages = {path: (body, "application/json") for path, body in capture.documents.items()}
-    pages[capture.engine.paths[0]] = (capture.text.encode(), "text/plain; version=0.0.4")
+    if capture.text:
+        pages[capture.engine.paths[0]] = (capture.text.encode(), "text/plain; version=0.0.4")
 
     def behaviour(exchange: Exchange) -> None:
         body, kind = pages.get(exchange.path, (b'{"detail":"Not Found"}', "application/json"))

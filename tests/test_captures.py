@@ -68,6 +68,8 @@ def test_it_is_valid_openmetrics_and_agrees_with_the_catalogue(page: str) -> Non
 
 
 def test_every_family_is_mapped_or_ignored(capture: Capture) -> None:
+    if not capture.text:
+        pytest.skip("it serves JSON alone")
     reader = Normaliser(capture.engine, SERVER)
     reader.read(capture.text)
     assert reader.unmapped == {}
@@ -87,5 +89,5 @@ def test_every_engine_has_a_capture(engine: Engine) -> None:
 
 
 def test_no_capture_is_taken_for_that_of_another(capture: Capture) -> None:
-    if capture.engine.recognise:
+    if capture.engine.recognise and capture.text:
         assert recognise(capture.text, engines().values()) is capture.engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from tailscope.catalogue.model import PREFIX, Ignored
@@ -11,6 +12,9 @@ from tailscope.catalogue.upstream import Derived, Operation, Part, Upstream
 
 PYTHON = Ignored(re.compile(r"(python|process)_.*"), "the Python process, not the engine")
 """What the Python client adds to each page."""
+
+RAY = Ignored(re.compile(r"ray_(?!vllm|sglang).*"), "Ray itself, not the engine")
+"""What stands on the page of a Ray node beside its engines."""
 
 
 def to(
@@ -36,6 +40,18 @@ def to(
         product_of,
         part,
     )
+
+
+def at_gateway(
+    metric: str,
+    *families: str,
+    labels: Mapping[str, str] | None = None,
+    only: Mapping[str, tuple[str, ...]] | None = None,
+    part: Part = Part.WHOLE,
+) -> Upstream:
+    """Map families onto the gateway metric of that name, without ``tailscope_gateway_``."""
+    entry = to(metric, *families, labels=labels, only=only, part=part)
+    return replace(entry, metric=f"{PREFIX}gateway_{metric}")
 
 
 def term(

@@ -30,6 +30,7 @@ class Operation(StrEnum):
     SUM = "sum"
     PRODUCT = "product"
     RATIO = "ratio"
+    DIFFERENCE = "difference"
 
 
 class Reduce(StrEnum):

@@ -58,3 +58,6 @@ def _result(operation: Operation, values: Sequence[float]) -> float | None:
             return math.prod(values)
         case Operation.RATIO:
             return values[0] / values[1] if values[1] > 0 else None
+        case Operation.DIFFERENCE:
+            # Two gauges are not read at the same moment.
+            return max(0.0, values[0] - math.fsum(values[1:]))

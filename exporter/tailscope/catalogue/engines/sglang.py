@@ -7,7 +7,7 @@ with priority scheduling the total stands under ``priority=""`` beside each prio
 
 from __future__ import annotations
 
-from tailscope.catalogue.declare import PYTHON, derive, ignore, term, to
+from tailscope.catalogue.declare import PYTHON, RAY, derive, ignore, term, to
 from tailscope.catalogue.upstream import Engine, Lookup, Mark, Operation, Term
 
 _PRIORITY = ("priority",)
@@ -104,6 +104,7 @@ _SGLANG = r"(ray_)?sglang[:_]"
 
 IGNORED = (
     PYTHON,
+    RAY,
     ignore(_SGLANG + r"(scheduler_)?process_cpu_seconds.*", "the Python process, not the engine"),
     ignore(_SGLANG + r"http_.*", "the web server; knows no stages"),
     ignore(r"http_.*", "the web server; knows no stages"),

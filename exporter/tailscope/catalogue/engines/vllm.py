@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
-from tailscope.catalogue.declare import PYTHON, ignore, to
+from tailscope.catalogue.declare import PYTHON, RAY, ignore, to
 from tailscope.catalogue.model import Kind
 from tailscope.catalogue.upstream import Engine, Lookup, Mark, SpanMapping
 
@@ -71,6 +71,7 @@ _PREFIX = r"(ray_)?vllm[:_]"
 
 IGNORED = (
     PYTHON,
+    RAY,
     ignore(r"http_.*", "counts aborted requests as 2xx and knows no stages"),
     ignore(_PREFIX + r"mm_cache_.*", "multimodal preprocessing cache: no stage of a request"),
     ignore(
