@@ -8,16 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from tailscope.address import Address
 from tailscope.address import parse as parse_address
-from tailscope.catalogue.engines import engines
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
-from tailscope.catalogue.upstream import Engine
 from tailscope.errors import UsageError
-from tailscope.exporter.fetch import server_name, without_query
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
+from tailscope.exporter.targets import KEYS, Target, check_targets, parse_target
 
 _T = TypeVar("_T")
 
@@ -32,24 +29,11 @@ _MAX_BYTES = "10GB"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A server to read.
-
-    Attributes:
-        url: Base URL, or with a path that of its metrics.
-        engine: Which engine it is; None to find out from what it says.
-    """
-
-    url: str
-    engine: Engine | None
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """All settings, with units as said.
 
     Attributes:
-        targets: Engines to read.
+        targets: Engines to read; none, to look for them on this machine.
         listen: Address of the metrics page.
         otlp_grpc: Address of OTLP over gRPC; None for none.
         otlp_http: Address of OTLP over HTTP; None for none.
@@ -87,8 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--engine",
         action="append",
         metavar="URL",
-        help="engine to read, as URL or NAME=URL; without a path, at the engine's usual one; may "
-        "be given several times (default http://127.0.0.1:8000)",
+        help="engine to read, as URL, as NAME=URL, or as a mapping with the keys "
+        f"{', '.join(KEYS)}; without a path, at the engine's usual one; may be given several "
+        "times (default: what answers at the usual ports of this machine)",
     )
     parser.add_argument(
         "--gpu",
@@ -180,7 +165,7 @@ def parse(arguments: argparse.Namespace) -> Config:
     """
     _needs_store(arguments)
     config = Config(
-        targets=tuple(_target(text) for text in arguments.engine or ["http://127.0.0.1:8000"]),
+        targets=tuple(parse_target(text) for text in arguments.engine or ()),
         listen=parse_address("--listen", arguments.listen),
         otlp_grpc=_off(parse_address, "--otlp-grpc", arguments.otlp_grpc),
         otlp_http=_off(parse_address, "--otlp-http", arguments.otlp_http),
@@ -248,53 +233,7 @@ def _check_sources(config: Config) -> None:
                 "their file's name, so rename one"
             )
         names.add(path.name)
-    servers: set[str] = set()
-    for target in config.targets:
-        server = server_name(target.url)
-        if server in servers:
-            raise UsageError(
-                f"--engine {without_query(target.url)}: {server} is given twice; engines are told "
-                "apart by host and port, so give each its own or leave one out"
-            )
-        servers.add(server)
-
-
-def _target(text: str) -> Target:
-    engine: Engine | None = None
-    name, equals, url = text.partition("=")
-    if equals and re.fullmatch(r"[\w-]*", name):
-        known = engines()
-        if name not in known:
-            raise UsageError(f"--engine {name}=...: engines are {', '.join(known)}")
-        engine = known[name]
-    else:
-        url = text
-    if "@" in url:
-        # Whatever stands before it may be a password: it is not repeated.
-        host = url.rpartition("@")[2]
-        raise UsageError(f"--engine ...@{host}: a URL must hold no user and no password")
-    if "://" not in url:
-        url = f"http://{url}"
-    if not _usable(url):
-        shown = without_query(url)
-        raise UsageError(f"--engine {shown}: give a URL, for example http://127.0.0.1:8000")
-    return Target(url, engine)
-
-
-def _usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return False
-    host = parts.hostname or ""
-    return (
-        parts.scheme in ("http", "https")
-        and re.fullmatch(r"[\w.:%-]+", host) is not None
-        and port != 0
-        and url.isprintable()
-        and " " not in url
-    )
+    check_targets(config.targets)
 
 
 def _off(parse: Callable[[str, str], _T], flag: str, text: str) -> _T | None:
