@@ -25,7 +25,7 @@ TYPE = re.compile(
     re.MULTILINE,
 )
 
-_SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_created")
+_SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_created", "_gcount", "_gsum")
 _UNSAID = (None, "unknown", "untyped")
 _SPREAD = (*_UNSAID, "histogram", "summary")
 

@@ -70,6 +70,10 @@ class _Overflow(Exception):
         self.name = name
 
 
+Name = tuple[int, str, str]
+"""What an upstream series is called: its entry, its family, its labels."""
+
+
 class _Past(NamedTuple):
     """A counter or histogram that was seen: its counts, and which series of ours it is part of."""
 
@@ -101,7 +105,7 @@ class Normaliser:
         self._targets: dict[str, tuple[Target, ...]] = {}
         self._sizes: dict[str, int] = {}
         self._left_out: dict[str, bool] = {}
-        self._past: dict[tuple[int, str, str], _Past] = {}
+        self._past: dict[Name, _Past] = {}
         self._room = SPARE
 
     @property
@@ -285,12 +289,27 @@ class Normaliser:
                     histograms[past.key].append(whole)
             elif past.key in numbers and "" in totals:
                 numbers[past.key].append(((), totals[""]))
-        self._prune(present)
-
-    def _prune(self, present: set[tuple[int, str, str]]) -> None:
-        """Let go of series that are gone, but only if they are many: one may come back."""
         if len(self._past) > 2 * len(present) + SPARE:
-            self._past = {key: self._past[key] for key in present & self._past.keys()}
+            self._past = _folded(self._past, present, numbers.keys() | histograms.keys())
+
+
+def _folded(past: Mapping[Name, _Past], present: set[Name], keys: set[Key]) -> dict[Name, _Past]:
+    """Make one of all that is gone from each series of ours, and let go of the rest."""
+    kept = {name: entry for name, entry in past.items() if name in present}
+    for name, entry in past.items():
+        if name in present or entry.key not in keys:
+            continue
+        together: Name = (-1, entry.key.metric, "\0".join(entry.key.values))
+        totals = dict(entry.carry.totals())
+        if (other := kept.get(together)) is not None:
+            more = other.carry.totals()
+            if more.keys() != totals.keys():
+                continue
+            totals = {part: value + more[part] for part, value in totals.items()}
+        carry = Carry()
+        carry.update(totals, None)
+        kept[together] = _Past(carry, entry.key)
+    return kept
 
 
 def _merged(
