@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tailscope.catalogue import Engine
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.exposition import number
+from tailscope.exporter.exposition import number, render
 from tailscope.exporter.reading import Reading, Writer
+from tailscope.exporter.sources.engine import EngineSource
 from tests.fake_engine import Exchange, FakeEngine
 
 FOLDER = Path(__file__).parent / "captures"
@@ -79,6 +80,11 @@ def served(capture: Capture) -> Iterator[FakeEngine]:
         yield engine
     finally:
         engine.stop()
+
+
+def page_of(source: EngineSource) -> str:
+    """All that the exporter says of a source that was read."""
+    return render([source.lines(True)], None, True).decode()
 
 
 def lines(reading: Reading) -> str:

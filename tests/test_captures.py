@@ -9,12 +9,11 @@ import pytest
 
 from tailscope.catalogue import METRICS, Engine
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.exposition import render
 from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.recognise import recognise
 from tailscope.exporter.sources.engine import EngineSource
 from tests.agreement import check_page
-from tests.captures import FOLDER, Capture, captures, served
+from tests.captures import FOLDER, Capture, captures, page_of, served
 from tests.conftest import Golden
 
 CAPTURES = list(captures())
@@ -35,7 +34,7 @@ def page(capture: Capture) -> Iterator[str]:
     with served(capture) as engine:
         source = EngineSource(engine.url, engines(), engine=told, deadline=10, longest=1)
         assert source.read().startswith(f"{capture.engine.title} answers at {engine.url}/")
-        found = render([source.lines(True)], None, True).decode()
+        found = page_of(source)
         source.close()
     yield found.replace(engine.address, SERVER)
 
@@ -45,7 +44,7 @@ def own(page: str) -> str:
     names = {
         name
         for name, metric in METRICS.items()
-        if name.startswith("tailscope_engine_")
+        if name.startswith(("tailscope_engine_", "tailscope_gateway_"))
         and not (metric.integral_of or metric.distribution_of or name.endswith("_engine_up"))
     }
     return "".join(
