@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailscope.catalogue import gpu, inference, requests, scrape
+from tailscope.catalogue import gateway, gpu, inference, requests, scrape
 from tailscope.catalogue.model import (
     PREFIX,
     Across,
@@ -43,7 +43,7 @@ def _index(*groups: tuple[Metric, ...]) -> dict[str, Metric]:
 
 
 METRICS: dict[str, Metric] = _index(
-    gpu.METRICS, inference.METRICS, requests.METRICS, scrape.METRICS
+    gpu.METRICS, inference.METRICS, gateway.METRICS, requests.METRICS, scrape.METRICS
 )
 """Every metric by its full name, in the order of the files."""
 

@@ -105,6 +105,13 @@ METRICS: tuple[Metric, ...] = (
         stored=True,
     ),
     _gauge(
+        "slot_context_usage_ratio",
+        "Share of the context of all slots that running requests fill; slots that share one "
+        "cache make it too low.",
+        Unit.RATIO,
+        across=Across.MEAN,
+    ),
+    _gauge(
         "sleeping",
         "Whether the engine sleeps and serves nothing (1) or is awake (0).",
         across=Across.MAX,
@@ -213,6 +220,17 @@ METRICS: tuple[Metric, ...] = (
         "speculative_accepted_tokens_total",
         "Tokens of speculative decoding that were accepted.",
         Unit.TOKENS,
+    ),
+    _counter("steps_total", "Batch steps of the engine."),
+    _counter(
+        "prefill_spent_seconds_total",
+        "Time that requests spent in prefill, added up over the requests.",
+        Unit.SECONDS,
+    ),
+    _counter(
+        "decode_spent_seconds_total",
+        "Time that requests spent in decode, added up over the requests.",
+        Unit.SECONDS,
     ),
     _histogram("step_tokens", "Tokens in one batch step, prompt and generated.", Unit.TOKENS),
     # Latency in the engine's own words

@@ -149,7 +149,8 @@ class Field:
         minus: The same for a number that is taken from it; negative differences are left out.
         reduce: How the rows become one number.
         bounds: Upper bounds for ``BUCKETS``, ascending, in the unit of the number.
-        missing: What a row without the number counts as; None for not at all.
+        when: A flag of the row. Where it is not true the row counts as 0; where it is and one row
+            lacks the number, there is no value at all.
     """
 
     family: str
@@ -157,7 +158,7 @@ class Field:
     minus: tuple[str | int, ...] = ()
     reduce: Reduce = Reduce.LAST
     bounds: tuple[float, ...] = ()
-    missing: float | None = None
+    when: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

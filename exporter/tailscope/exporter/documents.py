@@ -48,8 +48,9 @@ class DocumentReader:
         """Return the rows of one read as Prometheus text."""
         lines: list[str] = []
         for field in self._document.fields:
-            values = [value for row in found if (value := _value(field, row)) is not None]
-            lines += self._lines(field, values)
+            values = [_value(field, row) for row in found]
+            if not (field.when and None in values):
+                lines += self._lines(field, [value for value in values if value is not None])
         return "".join(f"{self._prefix}{line}\n" for line in lines)
 
     def _lines(self, field: Field, values: list[float]) -> Iterator[str]:
@@ -81,15 +82,13 @@ class DocumentReader:
 
 
 def _value(field: Field, row: Row) -> float | None:
+    if field.when and find(row, field.when) is not True:
+        return 0.0
     value = _number(row, field.pointer)
-    if value is None:
-        return field.missing
-    if field.minus:
-        earlier = _number(row, field.minus)
-        if earlier is None or value < earlier:
-            return field.missing
-        value -= earlier
-    return value
+    if value is None or not field.minus:
+        return value
+    earlier = _number(row, field.minus)
+    return None if earlier is None or value < earlier else value - earlier
 
 
 def _number(row: object, pointer: Sequence[str | int]) -> float | None:
