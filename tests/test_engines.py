@@ -10,7 +10,7 @@ import pytest
 
 from tailscope.catalogue import Kind, Upstream
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.normalise import Normaliser, SeveralServers
+from tailscope.exporter.normalise import MISTRUST, Normaliser, SeveralServers
 from tailscope.exporter.reading import Key, Reading
 from tailscope.exporter.recognise import recognise
 from tests.captures import lines
@@ -359,6 +359,37 @@ def test_two_servers_in_turn_are_found_out() -> None:
         reader.read(text.format(1001, 1.0))
     reading = reader.read(text.format(901, 2.0))
     assert reading.numbers[key("prompt_tokens_total", model="")] == 1901
+
+
+def test_two_servers_in_turn_without_times_of_creation() -> None:
+    def page(tokens: int, requests: int) -> str:
+        return (
+            f"vllm:prompt_tokens_total {tokens}\nvllm:num_requests_running 1\n"
+            f'vllm:request_success_total{{finished_reason="stop"}} {requests}\n'
+        )
+
+    reader = normaliser()
+    pages = [page(1000, 5), page(900, 4), page(1001, 5), page(901, 4)]
+    for text in pages:
+        reader.read(text)
+    with pytest.raises(SeveralServers, match="in turn"):
+        reader.read(page(1002, 5))
+    for _ in range(MISTRUST):
+        with pytest.raises(SeveralServers):
+            reader.read(page(902, 4))
+    # One of them is gone: what is left is believed again, and begins anew.
+    assert reader.read(page(1003, 5)).numbers[key("prompt_tokens_total", model="")] == 1003
+
+
+@pytest.mark.parametrize("counts", [(1000, 0, 2000, 4000), (50, 0, 60, 0, 70, 80)])
+def test_restarts_are_not_several_servers(counts: tuple[int, ...]) -> None:
+    """One that soon has more than ever, and small counts that go back and up again."""
+    reader = normaliser()
+    total = 0
+    for before, count in zip((0, *counts), counts, strict=False):
+        total += count - before if count >= before else count
+        reading = reader.read(f"vllm:prompt_tokens_total {count}\n")
+        assert reading.numbers[key("prompt_tokens_total", model="")] == total
 
 
 def test_a_sum_that_loses_its_last_digit_is_no_restart() -> None:

@@ -19,6 +19,9 @@ from tailscope.records.record import MAX_TEXT
 PATIENCE = 60.0
 """Seconds before a page that was not there is asked for again."""
 
+SEARCH_PAUSE = 10.0
+"""Seconds before an engine that is not found is looked for at all paths again."""
+
 _ELSEWHERE = {f"http_{status}" for status in (301, 302, 303, 307, 308, 400, 404, 405, 406, 501)}
 """Answers after which the metrics may still be at another path."""
 
@@ -64,6 +67,7 @@ class EnginePages:
         self._known: Answer | None = None
         self._readers: dict[str, DocumentReader] = {}
         self._not_before: dict[str, float] = {}
+        self._searched: float | None = None
         self.shown = self._pages.shown(self._pages.metrics(self._paths())[0])
 
     def _paths(self) -> list[str]:
@@ -106,7 +110,7 @@ class EnginePages:
     def _search(self) -> Answer:
         first: Answer | None = None
         trouble: SourceError | None = None
-        for url in self._pages.metrics(self._paths()):
+        for url in self._candidates():
             try:
                 answer = self._answer(url, self._told)
             except SourceError as error:
@@ -121,6 +125,15 @@ class EnginePages:
         if first is not None:
             return first
         raise trouble or SourceError("unreachable", f"{self.shown} has no page of metrics")
+
+    def _candidates(self) -> list[str]:
+        """Return where to look: the usual place, and the others now and then."""
+        urls = self._pages.metrics(self._paths())
+        now = time.monotonic()
+        if self._searched is not None and now - self._searched < SEARCH_PAUSE:
+            return urls[:1]
+        self._searched = now
+        return urls
 
     def _keep(self, answer: Answer) -> None:
         self._known = answer

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from tailscope.catalogue import Across, Engine, Kind
+from tailscope.exporter.alternation import Alternation
 from tailscope.exporter.carry import Carry
 from tailscope.exporter.derive import derive
 from tailscope.exporter.line import parse
@@ -29,6 +30,11 @@ MAX_FAMILY = 20_000
 
 MAX_COMMENT = 10_000
 """Longest comment that is remembered."""
+
+MISTRUST = 600
+"""Reads after which a server that looked like several is believed again."""
+
+_IN_TURN = "answers for several servers in turn: its counts go back and up again"
 
 SPARE = 1_000
 """How much more is remembered than twice what the last scrape had, before all is forgotten."""
@@ -107,6 +113,8 @@ class Normaliser:
         self._left_out: dict[str, bool] = {}
         self._past: dict[Name, _Past] = {}
         self._room = SPARE
+        self._alternation = Alternation()
+        self._mistrust = 0
 
     @property
     def unmapped(self) -> Mapping[str, str]:
@@ -130,6 +138,13 @@ class Normaliser:
             # Series that come and go, or a text that changes each time, must not fill the memory.
             self._forget()
         found = select(self._scrape(text))
+        if self._mistrust:
+            self._mistrust -= 1
+            raise SeveralServers(_IN_TURN)
+        if self._alternation.seen(_counts(found)):
+            # What was counted so far is a mixture: begin anew after a while.
+            self._past, self._alternation, self._mistrust = {}, Alternation(), MISTRUST
+            raise SeveralServers(_IN_TURN)
         if any(
             past.carry.earlier(parts.get(CREATED))
             for series, parts in found.items()
@@ -291,6 +306,17 @@ class Normaliser:
                 numbers[past.key].append(((), totals[""]))
         if len(self._past) > 2 * len(present) + SPARE:
             self._past = _folded(self._past, present, numbers.keys() | histograms.keys())
+
+
+def _counts(found: Mapping[Series, Mapping[str, float]]) -> dict[Name, float]:
+    """Return one count of each series that has any: of a histogram, that of all."""
+    counts = {}
+    for series, parts in found.items():
+        if series.measure.kind is not Kind.GAUGE and CREATED not in parts:
+            count = parts.get("+Inf", parts.get(""))
+            if count is not None:
+                counts[series.key] = count
+    return counts
 
 
 def _folded(past: Mapping[Name, _Past], present: set[Name], keys: set[Key]) -> dict[Name, _Past]:
