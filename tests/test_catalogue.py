@@ -125,23 +125,29 @@ def test_an_engine_maps_onto_the_catalogue(engine: Engine) -> None:
         families |= set(upstream.families)
         fixed = [f"{name}={text}" for name, text in upstream.fixed.items()]
         for family in upstream.families:
-            one = (upstream.metric, family, *sorted(fixed))
+            only = [f"{name}={texts}" for name, texts in upstream.only.items()]
+            one = (upstream.metric, family, *sorted(fixed + only))
             assert one not in seen, "a family is mapped twice onto one metric"
             seen.add(one)
         if upstream.metric in terms:
             assert not (upstream.labels or upstream.fixed)
             continue
         target = METRICS[upstream.metric]
-        assert target.name.startswith("tailscope_engine_")
+        assert target.name.startswith(("tailscope_engine_", "tailscope_gateway_"))
         more = set(target.labels) - set(ENGINE)
         assert more == {*upstream.labels.values(), *upstream.fixed}, target.name
         assert not target.integral_of
         assert not target.distribution_of
-    assert {mark.family for mark in engine.recognise} - families <= {"num_request_max"}
+    names = {mark.family for mark in engine.recognise} - families
+    assert all(_ignored(engine, name) for name in names - {"num_request_max"})
     assert all(entry.reason for entry in engine.ignored)
     assert engine.ports
     if engine.spans is not None:
         assert set(engine.spans.attributes.values()) <= COLUMNS.keys()
+
+
+def _ignored(engine: Engine, family: str) -> bool:
+    return any(entry.pattern.fullmatch(engine.prefixes[0] + family) for entry in engine.ignored)
 
 
 @pytest.mark.parametrize("engine", engines().values(), ids=engines())

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailscope.catalogue import METRICS, PREFIX, gpu, inference, requests, scrape
+from tailscope.catalogue import METRICS, PREFIX, gateway, gpu, inference, requests, scrape
 from tailscope.catalogue.coverage import How, coverage
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.model import Metric
@@ -21,6 +21,11 @@ from tailscope.records.record import COLUMNS, OUTCOMES, RequestRecord
 _GROUPS = (
     ("GPU", "What the hardware does while requests are served; docs/gpu.md says how.", gpu.METRICS),
     ("Engine", "What the engine says, in one vocabulary.", inference.METRICS),
+    (
+        "Gateway",
+        "What a gateway in front of engines says: its requests are also those of an engine.",
+        gateway.METRICS,
+    ),
     (
         "Requests",
         "Made from the request records, with one bucket layout for every engine.",

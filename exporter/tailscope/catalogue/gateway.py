@@ -37,10 +37,11 @@ METRICS: tuple[Metric, ...] = (
         across=Across.MAX,
     ),
     # Work done
+    _metric(Kind.COUNTER, "requests_total", "Requests that reached the gateway."),
     _metric(
         Kind.COUNTER,
-        "requests_total",
-        "Requests that reached the gateway, by the HTTP status of the answer where it is told.",
+        "responses_total",
+        "Requests that the gateway answered, by HTTP status.",
         labels=("code",),
     ),
     _metric(

@@ -17,7 +17,8 @@ UPSTREAM = (
 
 IGNORED = (
     ignore(
-        r"dynamo_component_.*", "the runtime's own counts; the engine's families say more exactly"
+        r"dynamo_component_(?!.*gpu_cache_usage_percent).*",
+        "the runtime's own counts; the engine's families say more exactly",
     ),
     ignore(
         r"dynamo_(work_handler|request|engine|rejection|tokio|transport|request_plane|event_plane"

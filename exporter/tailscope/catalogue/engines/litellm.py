@@ -13,7 +13,8 @@ from tailscope.catalogue.upstream import Engine, Mark
 UPSTREAM = (
     at_gateway("requests_in_flight", "in_flight_requests"),
     # All that reaches the proxy, also what asks for its metrics without a key.
-    at_gateway("requests_total", "proxy_total_requests_metric", labels={"status_code": "code"}),
+    at_gateway("requests_total", "proxy_total_requests_metric"),
+    at_gateway("responses_total", "proxy_total_requests_metric", labels={"status_code": "code"}),
     at_gateway(
         "request_errors_total",
         "proxy_failed_requests_metric",
@@ -47,8 +48,11 @@ IGNORED = (
         r"|litellm_.*_(rate_limit|budget)_.*|litellm_(api_key|team|user|org|customer|project)_.*",
         "money and limits",
     ),
-    ignore(r"litellm_deployment_.*", "each attempt, by model and key"),
-    ignore(r"litellm_(cache|cached|provider_cache|input_cache_creation)_.*", "its own cache"),
+    ignore(r"litellm_deployment_(?!latency_per_output_token).*", "each attempt, by model and key"),
+    ignore(
+        r"litellm_(cache|cached|provider_cache_creation|input_cache_creation)_.*",
+        "its own cache, and what providers write to theirs",
+    ),
     ignore(
         r"litellm_(input|output)_(audio|reasoning)_tokens.*|litellm_(video|images)_.*",
         "parts of the token counts",

@@ -90,11 +90,15 @@ IGNORED = (
     ),
     ignore(_ANY + r"(request|response)_size(s|_bytes)", "bytes, not tokens"),
     ignore(
+        _ANY + r"flow_control_(?!queue_size|pool_saturation|requests|request_queue_duration).*",
+        "detail of the queue",
+    ),
+    ignore(
         _ANY + r"(.*predict.*|.*slo_violation.*|inference_request_metric)", "predictions of its own"
     ),
     ignore(
         _ANY + r"(scheduler_attempts|scheduler_plugin|plugin|prefix|info|build|model_rewrite"
-        r"|datalayer|config|flow_control|disagg|pd|request_processing|response_processing|extproc"
+        r"|datalayer|config|disagg|pd|request_processing|response_processing|extproc"
         r"|inflight|encoder|program_aware|kv_cache|tool).*",
         "steps of the router itself",
     ),

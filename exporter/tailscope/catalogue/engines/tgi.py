@@ -37,7 +37,7 @@ IGNORED = (
     ignore(r"tgi_request_(total_tokens|skipped_tokens|truncated.*)", "not needed"),
     ignore(r"tgi_(tokenize|embed|prompt_load|prefix)_.*", "not text generation"),
     ignore(
-        r"tgi_batch_(inference|forward|decode|filter|concat)_.*",
+        r"tgi_batch_(inference_(?!count)|forward_|decode_|filter_|concat_).*",
         "times and counts of whole batches, not of requests",
     ),
     ignore(r"tgi_batch_(concat|next_size|next_tokens|input_tokens|max_.*)", "size of one batch"),
