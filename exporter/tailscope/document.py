@@ -90,15 +90,26 @@ def engine_table() -> str:
     out += ["| engine | name in labels | ports | paths | its metrics are switched on |"]
     out += ["|---|---|---|---|---|"]
     out += [_engine_row(engine) for engine in known.values()]
-    out += ["", "## What each engine gives", ""]
-    out += [f"| metric | {' | '.join(engine.title for engine in known.values())} |"]
-    out += ["|---|" + "---|" * len(known)]
-    for metric in names:
-        cells = [coverage(engine, metric).how for engine in known.values()]
-        out.append(f"| `{metric.name.removeprefix(PREFIX)}` | {' | '.join(cells)} |")
+    for kind in ("engine", "gateway"):
+        out += _matrix(kind, [name for name in names if name.name.startswith(f"{PREFIX}{kind}_")])
     for engine in known.values():
         out += _engine(engine, names)
     return "\n".join(out) + "\n"
+
+
+def _matrix(kind: str, metrics: Sequence[Metric]) -> list[str]:
+    """Return the table of those engines that give at least one of the metrics."""
+    shown: dict[str, list[How]] = {}
+    for engine in engines().values():
+        row = [coverage(engine, one).how for one in metrics]
+        if any(how is not How.NO for how in row):
+            shown[engine.title] = row
+    out = ["", f"## What each {kind} gives", ""]
+    out += [f"| metric | {' | '.join(shown)} |"]
+    out += ["|---|" + "---|" * len(shown)]
+    for metric, cells in zip(metrics, zip(*shown.values(), strict=True), strict=True):
+        out.append(f"| `{metric.name.removeprefix(PREFIX)}` | {' | '.join(cells)} |")
+    return out
 
 
 def _engine_row(engine: Engine) -> str:

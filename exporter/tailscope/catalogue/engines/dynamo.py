@@ -73,7 +73,7 @@ IGNORED = (
 
 ENGINE = Engine(
     name="dynamo",
-    title="NVIDIA Dynamo's frontend",
+    title="NVIDIA Dynamo frontend",
     ports=(8000,),
     # The second is that of releases before 0.4.
     prefixes=("dynamo_frontend_", "nv_llm_http_service_"),

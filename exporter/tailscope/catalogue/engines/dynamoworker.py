@@ -30,7 +30,7 @@ IGNORED = (
 
 ENGINE = Engine(
     name="dynamo_worker",
-    title="a worker of NVIDIA Dynamo",
+    title="NVIDIA Dynamo worker",
     ports=(8081, 9090),
     prefixes=("dynamo_component_",),
     recognise=(Mark("uptime_seconds"), Mark("requests"), Mark("inflight_requests")),

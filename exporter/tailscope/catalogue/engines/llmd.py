@@ -106,7 +106,7 @@ IGNORED = (
 
 ENGINE = Engine(
     name="llmd",
-    title="the llm-d router",
+    title="llm-d router",
     ports=(9090,),
     prefixes=("",),
     recognise=(
