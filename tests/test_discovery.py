@@ -153,6 +153,22 @@ def test_an_engine_that_takes_the_place_of_another_is_told_in_the_log(
     assert caplog.messages.count(f"source engine:{server.address}: it is SGLang now") == 1
 
 
+def test_a_mounted_application_that_wants_a_slash() -> None:
+    def behaviour(exchange: Exchange) -> None:
+        if exchange.path == "/metrics/":
+            exchange.reply(capture().encode())
+        else:
+            exchange.reply(b"", status=307, Location="/metrics/")
+
+    server = FakeEngine(behaviour)
+    source = source_of(server.url)
+    for _ in range(3):
+        source.read()
+    assert server.requests == ["/metrics", "/metrics/", "/metrics/", "/metrics/"]
+    source.close()
+    server.stop()
+
+
 # The model's name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from tailscope.catalogue import Across
 from tailscope.exporter.carry import SUM
@@ -36,13 +37,18 @@ def one(
 
 def buckets(parts: Mapping[str, float]) -> Buckets | None:
     """Order the parts of a histogram; None if it is not whole."""
-    bounds = sorted((part for part in parts if part not in (SUM, "count", "+Inf")), key=float)
     total = parts.get("+Inf", parts.get("count"))
     if total is None:
         return None
-    counts = {bound: parts[bound] for bound in bounds}
+    counts = {bound: parts[bound] for bound in _bounds(tuple(parts))}
     counts["+Inf"] = total
     return Buckets(counts, parts.get(SUM))
+
+
+@lru_cache(maxsize=256)
+def _bounds(parts: tuple[str, ...]) -> list[str]:
+    """Return the bounds in order; the parts of a histogram are the same at each scrape."""
+    return sorted((part for part in parts if part not in (SUM, "count", "+Inf")), key=float)
 
 
 def added(parts: Sequence[Buckets]) -> Buckets | None:

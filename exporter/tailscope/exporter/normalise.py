@@ -8,8 +8,8 @@ mapped is known by its name alone and takes no memory, so that a page may be lar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import ClassVar, NamedTuple
 
 from tailscope.catalogue import Across, Engine, Kind
@@ -172,38 +172,35 @@ class Normaliser:
     def _parts(self, text: str) -> dict[Series, dict[str, float]]:
         found: dict[Series, dict[str, float]] = {}
         count = 0
-        for targets, value in self._samples(text):
-            count += 1
-            if not math.isfinite(value):
+        for line in text.split("\n"):
+            name, _, number = line.rpartition(" ")
+            targets = self._targets.get(name)
+            if targets is not None:
+                try:
+                    value = float(number)
+                except ValueError:
+                    targets = None
+                else:
+                    count += 1
+                    if targets and isfinite(value):
+                        _put(found, targets, value)
+                    continue
+            if not line:
                 continue
-            for series, part, scale, fixed in targets:
-                parts = found.get(series)
-                if parts is None:
-                    parts = found[series] = {}
-                number = value * scale if fixed is None else fixed
-                if series.viewed and part in parts:
-                    number = max(number, parts[part])
-                parts[part] = number
+            if line[0] == "#":
+                if line not in self._comments:
+                    self._comment(line)
+            elif name.partition("{")[0] in self._left_out:
+                count += 1
+            else:
+                for targets, value in self._new(line, name):
+                    count += 1
+                    if isfinite(value):
+                        _put(found, targets, value)
         if not count:
             raise NotPrometheus("no line is a sample")
         self._room = 2 * min(count, len(self._targets) + len(self._left_out)) + SPARE
         return found
-
-    def _samples(self, text: str) -> Iterator[tuple[tuple[Target, ...], float]]:
-        for line in text.split("\n"):
-            if line.startswith("#"):
-                if line not in self._comments:
-                    self._comment(line)
-                continue
-            name, _, number = line.rpartition(" ")
-            try:
-                targets = self._targets[name]
-                value = float(number)
-            except (KeyError, ValueError):
-                if line:
-                    yield from self._new(line, name)
-            else:
-                yield targets, value
 
     def _comment(self, line: str) -> None:
         if self._mapper.declare(line):
@@ -336,6 +333,17 @@ def _folded(past: Mapping[Name, _Past], present: set[Name], keys: set[Key]) -> d
         carry.update(totals, None)
         kept[together] = _Past(carry, entry.key)
     return kept
+
+
+def _put(found: dict[Series, dict[str, float]], targets: tuple[Target, ...], value: float) -> None:
+    for series, part, scale, fixed in targets:
+        parts = found.get(series)
+        if parts is None:
+            parts = found[series] = {}
+        number = value * scale if fixed is None else fixed
+        if series.viewed and part in parts:
+            number = max(number, parts[part])
+        parts[part] = number
 
 
 def _merged(

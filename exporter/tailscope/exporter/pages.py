@@ -7,6 +7,10 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from tailscope.exporter.fetch import Access, Body, Fetcher, without_query
+from tailscope.exporter.health import SourceError
+
+_MOVED = ("http_301", "http_302", "http_307", "http_308")
+"""What a mounted application answers to its path without a slash."""
 
 
 class Pages:
@@ -56,9 +60,33 @@ class Pages:
         fetcher = self._fetchers.get(url)
         if fetcher is None:
             fetcher = self._fetchers[url] = Fetcher(url, self._access)
+        try:
+            return fetcher.get(self._left())
+        except SourceError as error:
+            slashed = self._slashed(url)
+            if error.reason not in _MOVED or slashed is None:
+                raise
+            other = Fetcher(slashed, self._access)
+            try:
+                body = other.get(self._left())
+            except SourceError:
+                other.close()
+                raise error from None
+            fetcher.close()
+            self._fetchers[url] = other
+            return body
+
+    def _left(self) -> float:
+        """Return the seconds that are left of this read."""
         left = self._ends - time.monotonic()
         # The whole time for a message that tells it; a page that comes late gets a moment.
-        return fetcher.get(self._deadline if left > 0.9 * self._deadline else max(left, 0.05))
+        return self._deadline if left > 0.9 * self._deadline else max(left, 0.05)
+
+    @staticmethod
+    def _slashed(url: str) -> str | None:
+        """Return the URL with a slash at the end of its path, if it has none."""
+        parts = urlsplit(url)
+        return None if parts.path.endswith("/") else parts._replace(path=f"{parts.path}/").geturl()
 
     def shown(self, url: str) -> str:
         """Return a URL fit for a message."""

@@ -97,7 +97,7 @@ IGNORED = (
         "detail of speculative decoding",
     ),
     ignore(
-        _PREFIX + r"(nixl|kv_offload|mooncake|lmcache|cudagraph|corrupted|ec_|kv_transfer).*",
+        _PREFIX + r"(nixl|kv_offload|mooncake|lmcache|eplb|cudagraph|corrupted|ec_|kv_transfer).*",
         "a connector's own health",
     ),
 )
