@@ -397,6 +397,23 @@ def test_what_every_read_empties_is_added_up_by_its_only_reader(engine: FakeEngi
     source.close()
 
 
+def test_a_drained_list_is_read_once_a_time_when_the_engine_was_found_by_it(
+    engine: FakeEngine,
+) -> None:
+    engine.behaviour = drained(
+        {"/metrics": [b"[]", *(b"[%s]" % (ROW % (i, 1, 1)).encode() for i in range(3))]}
+    )
+    source = source_of(engine.url)
+    for _ in range(3):
+        assert source.read() == f"TensorRT-LLM answers at {engine.url}/prometheus/metrics"
+    # One more, to find out who it is.
+    assert engine.requests.count("/metrics") == 4
+    assert engine.requests.count("/prometheus/metrics") == 1
+    (finished,) = source.lines(True)["tailscope_engine_requests_finished_total"]
+    assert finished.value == 3
+    source.close()
+
+
 def test_a_document_that_is_not_there_is_not_asked_for_each_time(engine: FakeEngine) -> None:
     pages = {"/metrics": [f"[{ROW % (i, 1, 1)}]".encode() for i in range(9)]}
     engine.behaviour = drained(pages)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tailscope.catalogue import Engine
 from tailscope.catalogue.upstream import Document
 from tailscope.exporter.documents import DocumentReader, find, rows
-from tailscope.exporter.fetch import Access
+from tailscope.exporter.fetch import Access, Body
 from tailscope.exporter.health import SourceError
 from tailscope.exporter.pages import Pages
 from tailscope.exporter.recognise import recognise
@@ -67,6 +67,7 @@ class EnginePages:
         self._known: Answer | None = None
         self._readers: dict[str, DocumentReader] = {}
         self._not_before: dict[str, float] = {}
+        self._missing: dict[str, SourceError] = {}
         self._searched: float | None = None
         self.shown = self._pages.shown(self._pages.metrics(self._paths())[0])
 
@@ -143,7 +144,7 @@ class EnginePages:
         """Read one page of metrics, and the documents beside it."""
         text, kind, trouble = "", "", None
         try:
-            body = self._pages.get(url)
+            body = self._text(url, engine)
         except SourceError as error:
             if engine is None or not engine.documents or error.reason not in _ELSEWHERE:
                 raise
@@ -151,7 +152,10 @@ class EnginePages:
         else:
             text, kind = body.content.decode("utf-8", "replace"), body.document
             if engine is None:
-                engine = self._recognise(url, text, body.content)
+                engine = recognise(text, self._engines.values())
+            if engine is None and (other := self._told_by_document(url, body.content)):
+                # Its text is elsewhere, if it has any; this page is read as the document.
+                return self._answer(self._pages.metrics(other.paths)[0], other)
         if engine is not None and engine.documents:
             found = [self._document(engine, document) for document in engine.documents]
             more = "".join(one for one in found if one is not None)
@@ -160,10 +164,21 @@ class EnginePages:
             text = f"{text}\n{more}" if more else text
         return Answer(url, engine, text, kind)
 
-    def _recognise(self, url: str, text: str, content: bytes) -> Engine | None:
-        known = recognise(text, self._engines.values())
-        if known is not None:
-            return known
+    def _text(self, url: str, engine: Engine | None) -> Body:
+        """Read the text; where there are documents, one that is not there may wait."""
+        missing = self._missing.get(url)
+        if missing is not None and time.monotonic() < self._not_before.get(url, 0.0):
+            raise missing
+        try:
+            return self._pages.get(url)
+        except SourceError as error:
+            if engine is not None and engine.documents and error.reason in _ELSEWHERE:
+                self._missing[url] = error
+                self._not_before[url] = time.monotonic() + PATIENCE
+            raise
+
+    def _told_by_document(self, url: str, content: bytes) -> Engine | None:
+        """Return the engine that serves such a document there."""
         return next(
             (
                 engine
