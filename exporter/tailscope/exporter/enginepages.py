@@ -67,7 +67,7 @@ class EnginePages:
         self._known: Answer | None = None
         self._readers: dict[str, DocumentReader] = {}
         self._not_before: dict[str, float] = {}
-        self._missing: dict[str, SourceError] = {}
+        self._missing: dict[str, tuple[str, str]] = {}
         self._searched: float | None = None
         self.shown = self._pages.shown(self._pages.metrics(self._paths())[0])
 
@@ -168,12 +168,12 @@ class EnginePages:
         """Read the text; where there are documents, one that is not there may wait."""
         missing = self._missing.get(url)
         if missing is not None and time.monotonic() < self._not_before.get(url, 0.0):
-            raise missing
+            raise SourceError(*missing)
         try:
             return self._pages.get(url)
         except SourceError as error:
             if engine is not None and engine.documents and error.reason in _ELSEWHERE:
-                self._missing[url] = error
+                self._missing[url] = (error.reason, str(error))
                 self._not_before[url] = time.monotonic() + PATIENCE
             raise
 
