@@ -10,9 +10,11 @@ import pytest
 
 from tailscope.catalogue import Kind, Upstream
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.normalise import MISTRUST, Normaliser, SeveralServers
+from tailscope.exporter.normalise import Normaliser
+from tailscope.exporter.past import MISTRUST
 from tailscope.exporter.reading import Key, Reading
 from tailscope.exporter.recognise import recognise
+from tailscope.exporter.scrapeerror import SeveralServers
 from tests.captures import lines
 from tests.fake_engine import CAPTURES, capture, restarted
 
@@ -175,7 +177,7 @@ def test_replicas_behind_one_page_are_added_and_usage_is_averaged() -> None:
 
 
 def test_a_sum_does_not_go_back_when_a_replica_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailscope.exporter.normalise.SPARE", 3)
+    monkeypatch.setattr("tailscope.exporter.past.SPARE", 3)
 
     def page(*workers: int) -> str:
         return "".join(
@@ -199,6 +201,18 @@ def test_a_sum_does_not_go_back_when_a_replica_leaves(monkeypatch: pytest.Monkey
     assert reader.resets == 0
     # One that comes back goes on from where it was.
     assert reader.read(page(1, 29)).numbers[key("prompt_tokens_total", model="")] == 10 * (1 + seen)
+
+
+def test_a_replica_of_another_version_takes_the_place_of_one_with_other_bounds() -> None:
+    def page(worker: str, bound: str) -> str:
+        start = "ray_vllm_request_queue_time_seconds_bucket"
+        labels = f'WorkerId="{worker}",le='
+        return f'{start}{{{labels}"{bound}"}} 1\n{start}{{{labels}"+Inf"}} 2\n'
+
+    reader = normaliser()
+    reader.read(page("a", "1"))
+    (queue,) = reader.read(page("b", "2")).histograms.values()
+    assert dict(queue.counts) == {"2.0": 1, "+Inf": 2}
 
 
 def test_usage_is_averaged_by_capacity() -> None:

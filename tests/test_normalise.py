@@ -8,9 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.normalise import MAX_LINES, Normaliser, NotPrometheus, TooManySeries
+from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key
 from tailscope.exporter.recognise import families, recognise
+from tailscope.exporter.scrapeerror import NotPrometheus, TooManySeries
+from tailscope.exporter.seriestext import MAX_LINES
 from tests.fake_engine import capture
 
 VLLM = engines()["vllm"]
@@ -144,7 +146,8 @@ def test_a_family_that_changes_its_type_is_another_family() -> None:
 def test_labels_that_change_each_time_do_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tailscope.exporter.normalise.SPARE", 100)
+    monkeypatch.setattr("tailscope.exporter.seriestext.SPARE", 100)
+    monkeypatch.setattr("tailscope.exporter.past.SPARE", 100)
     reader = normaliser()
     tracemalloc.start()
     try:

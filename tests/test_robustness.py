@@ -18,9 +18,10 @@ from tailscope.catalogue.engines import engines
 from tailscope.exporter.exposition import Lines
 from tailscope.exporter.fetch import MAX_BODY, Access
 from tailscope.exporter.health import SourceError
-from tailscope.exporter.normalise import MAX_FAMILY, MAX_LINES, Normaliser
+from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.poller import Poller
 from tailscope.exporter.reading import Key
+from tailscope.exporter.seriestext import MAX_FAMILY, MAX_LINES
 from tailscope.exporter.sources.engine import EngineSource
 from tests import fake_engine as fakes
 from tests.fake_engine import Exchange, FakeEngine, answers, capture, fake_engine
@@ -81,7 +82,7 @@ def test_a_page_of_20_megabytes_and_100_000_series_is_read(engine: FakeEngine) -
 @pytest.fixture
 def at_most(monkeypatch: pytest.MonkeyPatch) -> int:
     """A smaller limit, for a quicker test."""
-    monkeypatch.setattr("tailscope.exporter.normalise.MAX_FAMILY", 1000)
+    monkeypatch.setattr("tailscope.exporter.seriestext.MAX_FAMILY", 1000)
     return 1000
 
 
@@ -184,6 +185,23 @@ def test_a_mapped_family_that_is_a_gauge_histogram_or_a_summary() -> None:
     # A summary has a mean, and no bucket that could be wrong.
     (whole,) = reading.histograms.values()
     assert (dict(whole.counts), whole.sum) == ({"+Inf": 10}, 30)
+
+
+def test_a_family_that_is_there_as_a_counter_and_as_a_gauge() -> None:
+    """Older Ray gives each counter a second time, as a gauge of the same name."""
+    text = (
+        "# TYPE ray_vllm_prompt_tokens_total counter\nray_vllm_prompt_tokens_total {0}\n"
+        "# TYPE ray_vllm_num_requests_running gauge\nray_vllm_num_requests_running 2\n"
+        "# TYPE ray_vllm_prompt_tokens_total gauge\nray_vllm_prompt_tokens_total {0}\n"
+    )
+    reader = normaliser()
+    for count in (5, 7, 9):
+        numbers = reader.read(text.format(count)).numbers
+        assert {key.metric: value for key, value in numbers.items()} == {
+            TOKENS: count,
+            RUNNING.metric: 2,
+        }
+    assert reader.resets == 0
 
 
 def test_exemplars_on_every_bucket() -> None:

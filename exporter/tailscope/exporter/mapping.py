@@ -126,14 +126,14 @@ class Mapper:
         self._found = {}
         self.unmapped = {}
 
-    def declare(self, comment: str) -> bool:
-        """Take a comment line; returns whether a family has another type than it had."""
+    def declare(self, comment: str) -> str:
+        """Take a comment line; returns the family that has another type than it had, if one has."""
         hit = TYPE.match(comment)
         if hit is None:
-            return False
+            return ""
         changed = self._types.get(hit[1], hit[2]) != hit[2]
         self._types[hit[1]] = hit[2]
-        return changed
+        return hit[1] if changed else ""
 
     def knows(self, name: str) -> bool:
         """Return whether samples of that name are mapped; notes a name that is unknown."""

@@ -12,10 +12,11 @@ from tailscope.exporter.enginepages import PATIENCE, Answer, EnginePages
 from tailscope.exporter.exposition import Line, Lines, series
 from tailscope.exporter.fetch import OPEN, Access, server_name
 from tailscope.exporter.health import SourceError, plain
-from tailscope.exporter.normalise import Normaliser, NotPrometheus, ScrapeError
+from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key, Reading, Writer
 from tailscope.exporter.recognise import families
 from tailscope.exporter.sampler import Sampler
+from tailscope.exporter.scrapeerror import NotPrometheus, ScrapeError
 from tailscope.records.samples import Sample, label_text
 
 log = logging.getLogger(__name__)
