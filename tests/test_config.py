@@ -129,9 +129,15 @@ def test_nothing_listens_beyond_this_machine_unless_it_is_asked_to() -> None:
         assert address is not None
         assert ipaddress.ip_address(address.host).is_loopback
     assert (found.data, found.requests) == (None, ())
-    assert found.targets == ()
+    assert (found.targets, found.discover) == ((), True)
     assert (found.retention, found.max_bytes) == (7 * 86400, 10 * 10**9)
     assert config("--listen", "0.0.0.0:9836").listen == Address("0.0.0.0", 9836)
+
+
+@pytest.mark.parametrize("text", ["off", "OFF", "false"])
+def test_no_engine_and_no_search_for_one(text: str) -> None:
+    found = config("--engine", text)
+    assert (found.targets, found.discover) == ((), False)
 
 
 def test_an_engine_with_what_it_wants(tmp_path: Path) -> None:

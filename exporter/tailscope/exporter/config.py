@@ -14,7 +14,7 @@ from tailscope.address import parse as parse_address
 from tailscope.catalogue.spans import TENANT_ATTRIBUTES
 from tailscope.errors import UsageError
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
-from tailscope.exporter.targets import KEYS, Target, check_targets, parse_target
+from tailscope.exporter.targets import KEYS, Target, check_targets, parse_targets
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ class Config:
     """All settings, with units as said.
 
     Attributes:
-        targets: Engines to read; none, to look for them on this machine.
+        targets: Engines to read.
         listen: Address of the metrics page.
         otlp_grpc: Address of OTLP over gRPC; None for none.
         otlp_http: Address of OTLP over HTTP; None for none.
@@ -47,6 +47,7 @@ class Config:
         log_level: Lowest level that is logged.
         gpu: What reads the GPUs.
         dcgm_url: URL of a dcgm-exporter; None for the usual one, if there is any.
+        discover: Whether to look for engines on this machine.
     """
 
     targets: tuple[Target, ...]
@@ -63,6 +64,7 @@ class Config:
     log_level: str
     gpu: GpuChoice = GpuChoice.AUTO
     dcgm_url: str | None = None
+    discover: bool = False
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="engine to read, as URL, as NAME=URL, or as a mapping with the keys "
         f"{', '.join(KEYS)}; without a path, at the engine's usual one; may be given several "
-        "times (default: what answers at the usual ports of this machine)",
+        "times, or `off` (default: what answers at the usual ports of this machine)",
     )
     parser.add_argument(
         "--gpu",
@@ -165,7 +167,7 @@ def parse(arguments: argparse.Namespace) -> Config:
     """
     _needs_store(arguments)
     config = Config(
-        targets=tuple(parse_target(text) for text in arguments.engine or ()),
+        targets=parse_targets(arguments.engine or ()),
         listen=parse_address("--listen", arguments.listen),
         otlp_grpc=_off(parse_address, "--otlp-grpc", arguments.otlp_grpc),
         otlp_http=_off(parse_address, "--otlp-http", arguments.otlp_http),
@@ -179,6 +181,7 @@ def parse(arguments: argparse.Namespace) -> Config:
         log_level=arguments.log_level,
         gpu=GpuChoice(arguments.gpu),
         dcgm_url=dcgm_url(GpuChoice(arguments.gpu), arguments.dcgm_url),
+        discover=not arguments.engine,
     )
     _check_numbers(config)
     _check_listeners(config)

@@ -86,7 +86,7 @@ class Sidecar:
                 keep=self._store.submit_samples if self._store else None,
             )
         ]
-        if not config.targets:
+        if config.discover:
             self._pollers.append(self._discovery())
         self._listening: list[Health] = []
         apps = [(self._metrics_app(), metrics_socket)]

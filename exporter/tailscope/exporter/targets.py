@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,6 +34,18 @@ class Target:
     engine: Engine | None
     access: Access = OPEN
     model: str = ""
+
+
+def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
+    """Read the values of ``--engine``; a single ``off`` is none.
+
+    Raises:
+        UsageError: If one is unusable.
+    """
+    # YAML reads a bare `off` as its False.
+    if [text.lower() for text in texts] in (["off"], ["false"]):
+        return ()
+    return tuple(parse_target(text) for text in texts)
 
 
 def parse_target(text: str) -> Target:
