@@ -415,18 +415,20 @@ def test_what_every_read_empties_is_added_up_by_its_only_reader(engine: FakeEngi
     source.close()
 
 
+@pytest.mark.parametrize("path", ["", "/metrics"])
 def test_a_drained_list_is_read_once_a_time_when_the_engine_was_found_by_it(
-    engine: FakeEngine,
+    engine: FakeEngine, path: str
 ) -> None:
     engine.behaviour = drained(
         {"/metrics": [b"[]", *(b"[%s]" % (ROW % (i, 1, 1)).encode() for i in range(3))]}
     )
-    source = source_of(engine.url)
+    source = source_of(engine.url + path)
     for _ in range(3):
-        assert source.read() == f"TensorRT-LLM answers at {engine.url}/prometheus/metrics"
+        shown = path or "/prometheus/metrics"
+        assert source.read() == f"TensorRT-LLM answers at {engine.url}{shown}"
     # One more, to find out who it is.
     assert engine.requests.count("/metrics") == 4
-    assert engine.requests.count("/prometheus/metrics") == 1
+    assert engine.requests.count("/prometheus/metrics") == (0 if path else 1)
     (finished,) = source.lines(True)["tailscope_engine_requests_finished_total"]
     assert finished.value == 3
     source.close()

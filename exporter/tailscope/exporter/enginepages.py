@@ -166,6 +166,9 @@ class EnginePages:
 
     def _text(self, url: str, engine: Engine | None) -> Body:
         """Read the text; where there are documents, one that is not there may wait."""
+        if engine is not None and url in self._document_urls(engine):
+            # The user named this page. As text it would be emptied before it is read.
+            raise SourceError("http_404", f"{self._pages.shown(url)} is JSON")
         missing = self._missing.get(url)
         if missing is not None and time.monotonic() < self._not_before.get(url, 0.0):
             raise SourceError(*missing)
@@ -177,16 +180,19 @@ class EnginePages:
                 self._not_before[url] = time.monotonic() + PATIENCE
             raise
 
+    def _document_urls(self, engine: Engine) -> list[str]:
+        return [self._pages.beside(one.path, engine.paths) for one in engine.documents]
+
     def _told_by_document(self, url: str, content: bytes) -> Engine | None:
         """Return the engine that serves such a document there."""
         return next(
             (
                 engine
                 for engine in self._engines.values()
-                for document in engine.documents
-                if engine.recognise
-                and url == self._pages.beside(document.path, engine.paths)
-                and rows(document, content) is not None
+                for place, document in zip(
+                    self._document_urls(engine), engine.documents, strict=True
+                )
+                if engine.recognise and url == place and rows(document, content) is not None
             ),
             None,
         )
