@@ -11,10 +11,13 @@ import pytest
 from tailscope.catalogue import Engine
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.documents import DocumentReader, rows
+from tailscope.exporter.health import SourceError
 from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key, Reading
 from tailscope.exporter.recognise import recognise
+from tailscope.exporter.sources.engine import EngineSource
 from tests.captures import FOLDER, lines
+from tests.fake_engine import Exchange, FakeEngine
 
 SERVER = "10.0.0.1:8000"
 
@@ -302,6 +305,33 @@ def test_dynamo_is_recognised_though_its_page_has_other_engines_families(name: s
     text = text_of(name, "1.6.1")
     found = recognise(text_of("vllm", "0.32") + text, engines().values())
     assert found is engines()[name]
+
+
+def test_dynamo_before_its_first_request_is_known_and_read_from_the_first_on() -> None:
+    """The page of an idle frontend has nothing to map, and a family that workers have too."""
+    idle = (
+        "# TYPE dynamo_frontend_disconnected_clients gauge\n"
+        "dynamo_frontend_disconnected_clients 0\n"
+        'dynamo_component_uptime_seconds{worker_id="e7"} 4.5\n'
+    )
+    assert recognise(idle, engines().values()) is engines()["dynamo"]
+
+
+def test_a_page_that_was_taken_for_another_engines_is_looked_at_again() -> None:
+    pages = iter(["dynamo_component_uptime_seconds 4.5\n", text_of("dynamo", "1.6.1")])
+
+    def behaviour(exchange: Exchange) -> None:
+        exchange.reply(next(pages).encode(), "text/plain; version=0.0.4", 200)
+
+    engine = FakeEngine(behaviour)
+    source = EngineSource(engine.url, engines(), deadline=10, longest=1)
+    try:
+        with pytest.raises(SourceError, match="no family of NVIDIA Dynamo worker"):
+            source.read()
+        assert source.read().startswith("NVIDIA Dynamo frontend answers")
+    finally:
+        source.close()
+        engine.stop()
 
 
 # Gateways

@@ -77,7 +77,13 @@ ENGINE = Engine(
     ports=(8000,),
     # The second is that of releases before 0.4.
     prefixes=("dynamo_frontend_", "nv_llm_http_service_"),
-    recognise=(Mark("inflight_requests"), Mark("requests"), Mark("time_to_first_token_seconds")),
+    recognise=(
+        Mark("inflight_requests"),
+        Mark("requests"),
+        Mark("time_to_first_token_seconds"),
+        # All that there is before the first request, but for what the workers have too.
+        Mark("disconnected_clients"),
+    ),
     layer=2,
     upstream=UPSTREAM,
     ignored=IGNORED,

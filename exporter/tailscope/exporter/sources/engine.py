@@ -120,7 +120,10 @@ class EngineSource:
         if known is not None and len(reading := known.read(answer.text)):
             return known, reading
         engine = answer.engine
-        if known is not None and (engine is None or engine is known.engine):
+        if known is None:
+            # A page that had nothing yet may have been taken for another engine's.
+            engine = self._pages.lost(answer) or engine
+        elif engine is None or engine is known.engine:
             engine = self._pages.lost(answer)
         if engine is not None and (known is None or engine is not known.engine):
             normaliser = Normaliser(engine, self.server)
