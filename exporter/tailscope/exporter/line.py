@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+_ONE = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\]*"'
 _PLAIN = re.compile(
     r"([a-zA-Z_:][a-zA-Z0-9_:]*)"
-    r'(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="[^"\\]*",?)*)\})? '
-    r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|NaN|[-+]?Inf)\r?"
+    rf"(?:\{{((?:{_ONE}(?:,{_ONE})*,?)?)\}})? "
+    r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|NaN|[-+]?Inf)(?: (-?[0-9]+))?\r?"
 )
-"""A line as nearly all are: no escapes, no time stamp, no exemplar."""
+"""A line as nearly all are: no escapes, no exemplar, and perhaps a time stamp."""
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="([^"\\]*)"')
 
@@ -40,9 +41,10 @@ def parse(line: str) -> list[Parsed]:
     It is kept for all that is not plain.
     """
     hit = _PLAIN.fullmatch(line)
-    if hit is not None and ",," not in (hit[2] or ""):
+    if hit is not None:
         try:
-            return [Parsed(hit[1], dict(_LABEL.findall(hit[2] or "")), float(hit[3]), True)]
+            labels = dict(_LABEL.findall(hit[2] or ""))
+            return [Parsed(hit[1], labels, float(hit[3]), hit[4] is None)]
         except ValueError:
             return []
     try:
