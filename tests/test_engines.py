@@ -373,6 +373,10 @@ def test_two_servers_in_turn_are_found_out() -> None:
         reader.read(text.format(1001, 1.0))
     reading = reader.read(text.format(901, 2.0))
     assert reading.numbers[key("prompt_tokens_total", model="")] == 1901
+    # Once more, and it is not believed for a while: up and down each second would fill the log.
+    for count, created in ((1002, 1.0), (902, 2.0), (1003, 1.0)):
+        with pytest.raises(SeveralServers):
+            reader.read(text.format(count, created))
 
 
 def test_two_servers_in_turn_without_times_of_creation() -> None:

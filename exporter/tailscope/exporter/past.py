@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from tailscope.catalogue import Kind
-from tailscope.exporter.alternation import Alternation, Name
+from tailscope.exporter.alternation import RETURNS, Alternation, Name
 from tailscope.exporter.carry import Carry
 from tailscope.exporter.mapping import CREATED, Series
 from tailscope.exporter.merge import Origin, buckets
@@ -36,6 +36,7 @@ class Past:
     def __init__(self) -> None:
         self._seen: dict[Name, _One] = {}
         self._alternation = Alternation()
+        self._returns = 0
         self._mistrust = 0
 
     def check(self, found: Mapping[Series, Mapping[str, float]]) -> None:
@@ -48,15 +49,22 @@ class Past:
             self._mistrust -= 1
             raise SeveralServers(_IN_TURN)
         if self._alternation.seen(_counts(found)):
-            # What was counted so far is a mixture: begin anew after a while.
-            self._seen, self._alternation, self._mistrust = {}, Alternation(), MISTRUST
+            self._doubt()
             raise SeveralServers(_IN_TURN)
         if any(
             one.carry.earlier(parts.get(CREATED))
             for series, parts in found.items()
             if (one := self._seen.get(series.key)) is not None
         ):
+            self._returns += 1
+            if self._returns >= RETURNS:
+                self._doubt()
             raise SeveralServers("answers for several servers in turn, by their start times")
+
+    def _doubt(self) -> None:
+        """Begin anew, but not at once: what was counted is a mixture, and so is what comes."""
+        self._seen, self._alternation = {}, Alternation()
+        self._returns, self._mistrust = 0, MISTRUST
 
     def carried(
         self, series: Series, key: Key, parts: dict[str, float]
