@@ -77,5 +77,5 @@ ENGINE = Engine(
     model_at=(Lookup("/v1/models", ("data", 0, "id")),),
     rank_label="engine",
     kinds=MappingProxyType({"iteration_tokens_total": Kind.HISTOGRAM}),
-    switch_on="leave --disable-metrics out (before 0.10: add --enable-metrics)",
+    switch_on="leave --disable-metrics out; older releases want --enable-metrics",
 )
