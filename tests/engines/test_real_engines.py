@@ -134,7 +134,7 @@ def same(running: Exporter, metric: str, wanted: float, **labels: str) -> None:
         return sum(running.values(metric, **labels)) == wanted
 
     try:
-        until(says, seconds=10)
+        until(says, seconds=30)
     except AssertionError:
         raise AssertionError(
             f"{metric}{labels}: {sum(running.values(metric, **labels))}, not {wanted}"
