@@ -26,10 +26,9 @@ PREFIX = "The same words begin each request, so that a cache can find them again
 
 
 def python(engine: str) -> Path:
-    path = HOME / engine / "bin/python"
-    if not path.exists():
+    if not (HOME / engine / ".ready").exists():
         pytest.skip(f"the engine {engine} is not installed: make test-engines")
-    return path
+    return HOME / engine / "bin/python"
 
 
 def free_port(below: int = 65536) -> int:
