@@ -1,8 +1,8 @@
 """LiteLLM's proxy as a gateway.
 
-Recorded from LiteLLM 1.110.2. Users, keys, teams, addresses of clients and the models that they
-ask for are labels there, without end: none of them becomes a label here, all are added up. Who
-caused what load is told by request records, where tenants are bounded.
+Recorded from LiteLLM 1.110.2; 1.55 was read in its source. Users, keys, teams, addresses of clients
+and the models that they ask for are labels there, without end: none of them becomes a label here,
+all are added up. Who caused what load is told by request records, where tenants are bounded.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ UPSTREAM = (
         "proxy_failed_requests_metric",
         labels={"exception_status": "reason"},
     ),
-    at_gateway("input_tokens_total", "input_tokens_metric"),
+    # 1.55 had no _metric in these names.
+    at_gateway("input_tokens_total", "input_tokens_metric", "input_tokens"),
     # input_cached_tokens_metric is the younger name; the other is there as well.
     at_gateway(
         "cached_input_tokens_total",
         "input_cached_tokens_metric",
         "provider_cache_read_input_tokens_metric",
     ),
-    at_gateway("output_tokens_total", "output_tokens_metric"),
+    at_gateway("output_tokens_total", "output_tokens_metric", "output_tokens"),
     at_gateway("request_seconds", "request_total_latency_metric"),
     at_gateway("upstream_seconds", "llm_api_latency_metric"),
     at_gateway("time_to_first_token_seconds", "llm_api_time_to_first_token_metric"),
@@ -40,7 +41,7 @@ IGNORED = (
     PYTHON,
     ignore(r"litellm_overhead_with_guardrails_latency_metric", "overhead_latency_metric again"),
     ignore(
-        r"litellm_(requests|llm_api_failed_requests|total_tokens)_metric.*",
+        r"litellm_(requests_metric|llm_api_failed_requests_metric|total_tokens|.*_by_tag).*",
         "counted by the families that are mapped",
     ),
     ignore(
@@ -70,7 +71,12 @@ ENGINE = Engine(
     title="LiteLLM",
     ports=(4000,),
     prefixes=("litellm_",),
-    recognise=(Mark("proxy_total_requests_metric"), Mark("in_flight_requests")),
+    recognise=(
+        Mark("proxy_total_requests_metric"),
+        Mark("in_flight_requests"),
+        Mark("request_total_latency_metric"),
+        Mark("deployment_state"),
+    ),
     layer=2,
     upstream=UPSTREAM,
     ignored=IGNORED,
