@@ -6,6 +6,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
 ENGINE ?=
+VLLM ?=
 ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -32,6 +33,11 @@ run: $(VENV)/.app ## Start the demo, or the exporter and the app on ENGINE=http:
 test: $(VENV)/.dev .tools/.ready lint ## Set up all that tests need, check the code and run every test
 	@echo "Running the tests: about 5 minutes on 2 cores."
 	@$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+
+.PHONY: test-engines
+test-engines: $(VENV)/.dev ## Start real engines on the CPU and compare; with VLLM=1 vLLM too
+	@bash tests/engines/setup.sh "$(PYTHON)" llamacpp litellm dynamo $(if $(VLLM),vllm)
+	@$(PY) -m pytest --engines tests/engines $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style and types

@@ -14,6 +14,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code gives into the golden files; the diff is what to review",
     )
+    parser.addoption(
+        "--engines", action="store_true", help="start real engines as well; make test-engines"
+    )
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -256,6 +257,11 @@ class FakeEngine:
         threading.Thread(
             target=self._server.serve_forever, args=(0.01,), name="fake-engine", daemon=True
         ).start()
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        """From now on it speaks TLS."""
+        assert self._server is not None
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def stop(self) -> None:
         """As a process that ends: open connections end too."""

@@ -17,6 +17,7 @@ from tailscope.catalogue import (
 )
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.inference import ENGINE
+from tailscope.catalogue.upstream import Operation
 from tailscope.records.record import COLUMNS
 
 LABELS = {
@@ -116,34 +117,71 @@ def test_a_rank_metric_says_how_ranks_meet() -> None:
 
 @pytest.mark.parametrize("engine", engines().values(), ids=engines())
 def test_an_engine_maps_onto_the_catalogue(engine: Engine) -> None:
-    families: list[str] = []
+    terms = {term.name for term in engine.terms}
+    seen: set[tuple[str, ...]] = set()
+    families: set[str] = set()
     for upstream in engine.upstream:
+        assert not any(family.endswith("_total") for family in upstream.families)
+        families |= set(upstream.families)
+        fixed = [f"{name}={text}" for name, text in upstream.fixed.items()]
+        for family in upstream.families:
+            only = [f"{name}={texts}" for name, texts in upstream.only.items()]
+            one = (upstream.metric, family, *sorted(fixed + only))
+            assert one not in seen, "a family is mapped twice onto one metric"
+            seen.add(one)
+        if upstream.metric in terms:
+            assert not (upstream.labels or upstream.fixed)
+            continue
         target = METRICS[upstream.metric]
-        assert target.name.startswith("tailscope_engine_")
+        assert target.name.startswith(("tailscope_engine_", "tailscope_gateway_"))
         more = set(target.labels) - set(ENGINE)
         assert more == {*upstream.labels.values(), *upstream.fixed}, target.name
         assert not target.integral_of
         assert not target.distribution_of
-        assert not any(family.endswith("_total") for family in upstream.families)
-        families += upstream.families
-    assert len(set(families)) == len(families), "a family is mapped twice"
-    assert set(engine.recognise) <= set(families)
+    names = {mark.family for mark in engine.recognise} - families
+    assert all(_ignored(engine, name) for name in names - {"num_request_max"})
     assert all(entry.reason for entry in engine.ignored)
+    assert engine.ports
     if engine.spans is not None:
         assert set(engine.spans.attributes.values()) <= COLUMNS.keys()
 
 
-def test_an_ignored_pattern_hides_no_mapped_family() -> None:
-    for engine in engines().values():
-        hidden = {
-            family
-            for upstream in engine.upstream
-            for family in upstream.families
-            for entry in engine.ignored
-            if entry.pattern.fullmatch(engine.prefixes[0] + family)
-        }
-        # Its sister of the CPU is ignored by the same pattern; what is mapped comes first.
-        assert hidden <= {"gpu_cache_usage_perc"}
+def _ignored(engine: Engine, family: str) -> bool:
+    return any(entry.pattern.fullmatch(engine.prefixes[0] + family) for entry in engine.ignored)
+
+
+@pytest.mark.parametrize("engine", engines().values(), ids=engines())
+def test_what_is_derived_can_be(engine: Engine) -> None:
+    mapped = {upstream.metric for upstream in engine.upstream}
+    terms = {term.name: term.kind for term in engine.terms}
+    assert terms.keys() <= mapped
+    made = {entry.metric for entry in engine.derived}
+    for entry in engine.derived:
+        target = METRICS[entry.metric]
+        assert set(target.labels) - set(ENGINE) == entry.fixed.keys()
+        for name in (*entry.operands, *entry.optional):
+            metric = f"tailscope_engine_{name}"
+            assert name in terms or metric in mapped | made, f"{engine.name}: no {name}"
+            kind = terms[name] if name in terms else METRICS[metric].kind
+            assert kind is target.kind
+        if target.kind is Kind.COUNTER or entry.optional:
+            assert entry.operation is Operation.SUM, "only a sum of counters is a counter"
+        if entry.operation is Operation.RATIO:
+            assert len(entry.operands) == 2
+
+
+@pytest.mark.parametrize("engine", engines().values(), ids=engines())
+def test_an_ignored_pattern_hides_no_mapped_family(engine: Engine) -> None:
+    hidden = {
+        family
+        for upstream in engine.upstream
+        for family in upstream.families
+        for entry in engine.ignored
+        if entry.pattern.fullmatch(engine.prefixes[0] + family)
+    }
+    read = {field.family for document in engine.documents for field in document.fields}
+    # Its sister of the CPU is ignored by the same pattern; what is mapped comes first.
+    assert hidden - read <= {"gpu_cache_usage_perc"}
 
 
 @pytest.mark.parametrize(

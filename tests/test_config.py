@@ -11,8 +11,10 @@ from tailscope.address import Address
 from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.errors import UsageError
-from tailscope.exporter.config import Config, RequestFile, Target, duration, parse, size
+from tailscope.exporter.config import Config, RequestFile, duration, parse, size
+from tailscope.exporter.fetch import Access
 from tailscope.exporter.listeners import bind
+from tailscope.exporter.targets import Target
 from tailscope.records.tenancy import of_attributes
 
 FLAGS: dict[str, str | list[str]] = {
@@ -128,9 +130,60 @@ def test_nothing_listens_beyond_this_machine_unless_it_is_asked_to() -> None:
         assert address is not None
         assert ipaddress.ip_address(address.host).is_loopback
     assert (found.data, found.requests) == (None, ())
-    assert found.targets == (Target("http://127.0.0.1:8000", None),)
+    assert (found.targets, found.discover) == ((), True)
     assert (found.retention, found.max_bytes) == (7 * 86400, 10 * 10**9)
     assert config("--listen", "0.0.0.0:9836").listen == Address("0.0.0.0", 9836)
+
+
+@pytest.mark.parametrize("text", ["off", "OFF", "false"])
+def test_no_engine_and_no_search_for_one(text: str) -> None:
+    found = config("--engine", text)
+    assert (found.targets, found.discover) == ((), False)
+
+
+def test_an_engine_with_what_it_wants(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    wanted = {
+        "url": "https://a.example:8000",
+        "engine": "vllm",
+        "model": "llama",
+        "token-file": "/run/secrets/token",
+        "ca-file": str(tmp_path / "ca.pem"),
+    }
+    expected = (
+        Target(
+            "https://a.example:8000",
+            engines()["vllm"],
+            Access(Path("/run/secrets/token"), "", tmp_path / "ca.pem"),
+            "llama",
+        ),
+        Target("http://b:1", None),
+    )
+    path = tmp_path / "tailscope.yaml"
+    path.write_text(yaml.safe_dump({"engine": [wanted, "http://b:1"]}))
+    assert config("--config", str(path)).targets == expected
+    flow = yaml.safe_dump(wanted, default_flow_style=True, width=1000).strip()
+    assert config("--engine", flow, "--engine", "http://b:1").targets == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{url: http://a, token: hush}", ["no key 'token'", "token-env"]),
+        ("{url: http://a, token-file: x, token-env: y}", ["not both"]),
+        ("{url: https://a, ca-file: nowhere.pem}", ["ca-file nowhere.pem: there is no such file"]),
+        ("{url: http://a, engine: sglung}", ["--engine sglung=", "engines are"]),
+        ("{url: 'http://u:hush@a'}", ["no password"]),
+        ("{url: [", ["a mapping is expected"]),
+    ],
+)
+def test_a_mapping_that_is_refused(
+    capsys: pytest.CaptureFixture[str], text: str, words: list[str]
+) -> None:
+    said = refusal(capsys, "--engine", text)
+    for word in words:
+        assert word in said
+    assert "hush" not in said
 
 
 # What is refused, and how
@@ -147,8 +200,8 @@ def test_nothing_listens_beyond_this_machine_unless_it_is_asked_to() -> None:
         (["--engine", "http://a b:1"], ["--engine http://a b:1"]),
         (["--engine", "http://a:1/\u2028"], ["--engine"]),
         (["--engine", "http://[::1:8000"], ["--engine"]),
-        (["--engine", "sglung=http://a"], ["--engine sglung=", "engines are vllm"]),
-        (["--engine", "=http://a"], ["--engine =", "engines are vllm"]),
+        (["--engine", "sglung=http://a"], ["--engine sglung=", "engines are ", "vllm"]),
+        (["--engine", "=http://a"], ["--engine =", "engines are ", "vllm"]),
         (
             ["--engine", "http://a:1/x", "--engine", "A:1/y"],
             ["--engine http://A:1/y", "a:1 is given twice", "host and port"],
@@ -217,7 +270,8 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(
         ("lissten: 127.0.0.1:0\n", ["lissten"]),
         ("tenants: many\n", ["--tenants", "many"]),
         ("interval: 5\n", ["--interval 5"]),
-        ("engine: {a: b}\n", ["--engine", "{'a': 'b'}"]),
+        ("engine: {a: b}\n", ["--engine {...}", "no key 'a'", "token-file"]),
+        ("engine: [{model: b}]\n", ["--engine {...}", "it has no url"]),
         ("[1, 2", ["line 1"]),
         ("- a\n", ["key: value"]),
     ],

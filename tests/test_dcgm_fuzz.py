@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tailscope.catalogue import METRICS, Unit, dcgm
 from tailscope.exporter.dcgmpage import DcgmPage
-from tailscope.exporter.normalise import NotPrometheus
 from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.scrapeerror import NotPrometheus
 from tests.dcgmpages import BLANKS, MIB, PAGES, flat, line, only, published, values
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tailscope.address import free
+from tailscope.catalogue.engines import engines
 from tailscope.cli import COMMANDS, parser_for
 from tailscope.document import pages
 from tailscope.exporter.config import parse
@@ -34,7 +35,11 @@ def _commands() -> list[str]:
 
 
 def _pages() -> list[Path]:
-    return [Path("README.md"), *(path.relative_to(ROOT) for path in ROOT.glob("docs/**/*.md"))]
+    return [
+        Path("README.md"),
+        Path("CONTRIBUTING.md"),
+        *(path.relative_to(ROOT) for path in ROOT.glob("docs/**/*.md")),
+    ]
 
 
 def _settings(**more: str) -> dict[str, str]:
@@ -207,6 +212,12 @@ def test_the_settings_of_the_docs_are_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_reference_pages_are_as_the_code_makes_them(name: str) -> None:
     assert (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") == pages()[name]
+
+
+@pytest.mark.parametrize("name", sorted(engines()))
+def test_every_engine_has_a_page(name: str) -> None:
+    assert (ROOT / "docs" / "engines" / f"{name}.md").is_file()
+    assert f"]({name}.md)" in (ROOT / "docs" / "engines" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", _pages(), ids=str)

@@ -8,15 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.normalise import (
-    MAX_SERIES,
-    Normaliser,
-    NotPrometheus,
-    TooManySeries,
-    families,
-    recognise,
-)
+from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key
+from tailscope.exporter.recognise import families, recognise
+from tailscope.exporter.scrapeerror import NotPrometheus, TooManySeries
+from tailscope.exporter.seriestext import MAX_LINES
 from tests.fake_engine import capture
 
 VLLM = engines()["vllm"]
@@ -150,7 +146,8 @@ def test_a_family_that_changes_its_type_is_another_family() -> None:
 def test_labels_that_change_each_time_do_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tailscope.exporter.normalise.SPARE", 100)
+    monkeypatch.setattr("tailscope.exporter.seriestext.SPARE", 100)
+    monkeypatch.setattr("tailscope.exporter.past.SPARE", 100)
     reader = normaliser()
     tracemalloc.start()
     try:
@@ -171,12 +168,11 @@ def test_labels_that_change_each_time_do_not_fill_the_memory(
     assert len(reader.models) == 1
 
 
-def test_more_series_than_any_engine_has_are_refused_and_forgotten() -> None:
+def test_more_lines_than_any_engine_has_are_refused_and_forgotten() -> None:
     reader = normaliser()
-    text = "".join(f'a{{x="{i}"}} 1\n' for i in range(1000))
-    many = text * (MAX_SERIES // 1000)
+    many = "a 1\n" * MAX_LINES
     assert reader.read(many).numbers == {}
-    with pytest.raises(TooManySeries, match=str(MAX_SERIES)):
+    with pytest.raises(TooManySeries, match=str(MAX_LINES)):
         reader.read(many + "b 1\n")
     assert reader.read("vllm:num_requests_running 3\n").numbers[RUNNING] == 3
 

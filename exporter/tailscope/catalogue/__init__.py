@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from tailscope.catalogue import gpu, inference, requests, scrape
+from tailscope.catalogue import gateway, gpu, inference, requests, scrape
 from tailscope.catalogue.model import (
     PREFIX,
     Across,
     CatalogueError,
-    Engine,
     Ignored,
     Kind,
     Metric,
-    SpanMapping,
     Unit,
-    Upstream,
 )
 from tailscope.catalogue.requests import STAGES
+from tailscope.catalogue.upstream import Engine, SpanMapping, Upstream
 
 __all__ = [
     "METRICS",
@@ -45,7 +43,7 @@ def _index(*groups: tuple[Metric, ...]) -> dict[str, Metric]:
 
 
 METRICS: dict[str, Metric] = _index(
-    gpu.METRICS, inference.METRICS, requests.METRICS, scrape.METRICS
+    gpu.METRICS, inference.METRICS, gateway.METRICS, requests.METRICS, scrape.METRICS
 )
 """Every metric by its full name, in the order of the files."""
 

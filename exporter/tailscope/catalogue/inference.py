@@ -20,6 +20,7 @@ def _gauge(
     labels: tuple[str, ...] = (),
     across: Across = Across.SUM,
     stored: bool = False,
+    weighted_by: str = "",
 ) -> Metric:
     return Metric(
         f"{PREFIX}engine_{name}",
@@ -29,6 +30,7 @@ def _gauge(
         unit,
         across,
         stored=stored,
+        weighted_by=weighted_by and f"{PREFIX}engine_{weighted_by}",
     )
 
 
@@ -94,12 +96,20 @@ METRICS: tuple[Metric, ...] = (
         Unit.RATIO,
         across=Across.MEAN,
         stored=True,
+        weighted_by="kv_cache_capacity_tokens",
     ),
     _gauge(
         "kv_cache_capacity_tokens",
         "Tokens that fit into the key-value cache.",
         Unit.TOKENS,
         stored=True,
+    ),
+    _gauge(
+        "slot_context_usage_ratio",
+        "Share of the context of all slots that running requests fill; slots that share one "
+        "cache make it too low.",
+        Unit.RATIO,
+        across=Across.MEAN,
     ),
     _gauge(
         "sleeping",
@@ -210,6 +220,17 @@ METRICS: tuple[Metric, ...] = (
         "speculative_accepted_tokens_total",
         "Tokens of speculative decoding that were accepted.",
         Unit.TOKENS,
+    ),
+    _counter("steps_total", "Batch steps of the engine."),
+    _counter(
+        "prefill_spent_seconds_total",
+        "Time that requests spent in prefill, added up over the requests.",
+        Unit.SECONDS,
+    ),
+    _counter(
+        "decode_spent_seconds_total",
+        "Time that requests spent in decode, added up over the requests.",
+        Unit.SECONDS,
     ),
     _histogram("step_tokens", "Tokens in one batch step, prompt and generated.", Unit.TOKENS),
     # Latency in the engine's own words

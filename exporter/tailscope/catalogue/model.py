@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 PREFIX = "tailscope_"
 
@@ -62,6 +60,8 @@ class Metric:
         integral_of: For a counter: name of the gauge whose time integral it is.
         distribution_of: For a histogram: name of the gauge whose samples it counts.
         stored: True if its samples go into the store, so that triage needs no Prometheus.
+        weighted_by: For an average: name of the gauge by which its parts weigh, where each part
+            has one.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Metric:
     integral_of: str = ""
     distribution_of: str = ""
     stored: bool = False
+    weighted_by: str = ""
 
     def __post_init__(self) -> None:
         if not self.name.startswith(PREFIX):
@@ -90,85 +91,13 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
-    """One family of an engine, and the metric of ours that it becomes.
-
-    Attributes:
-        metric: Name of our metric.
-        families: The family's names in the wild, newest first, without the engine's prefix, and
-            without ``_total`` (the text format adds and drops it freely).
-        scale: Factor from the engine's unit to ours.
-        labels: Upstream label name to ours, for labels that differ per family.
-        fixed: Labels of ours with a constant value.
-        only: Upstream label to the values of it that count; samples with others are left out.
-        product_of: Labels whose product is the value, for facts that an engine tells in labels.
-    """
-
-    metric: str
-    families: tuple[str, ...]
-    scale: float = 1.0
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    product_of: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Ignored:
     """Families that are left out, and why.
 
     Attributes:
-        pattern: Regular expression over the whole family name, the engine's prefix included.
+        pattern: Regular expression over the whole family name, a prefix included.
         reason: One clause.
     """
 
     pattern: re.Pattern[str]
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpanMapping:
-    """How the spans of one producer become request records.
-
-    Attributes:
-        name: Span name that marks a request; other spans of the producer are left out.
-        attributes: Span attribute to column of the request record.
-        request_id: Patterns whose first group is the id that the client sent; first hit wins.
-    """
-
-    name: str
-    attributes: Mapping[str, str]
-    request_id: tuple[re.Pattern[str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """One inference engine: how to recognise it and how to read it.
-
-    Attributes:
-        name: The value of the ``engine`` label.
-        title: Name for people.
-        port: Usual port of its HTTP server.
-        path: Path of its Prometheus text.
-        prefixes: Family-name prefixes in the wild, usual one first.
-        recognise: Families (without prefix) of which one at least is always there.
-        model_label: Label that holds the served model's name.
-        rank_label: Label that holds the data-parallel rank.
-        upstream: What is mapped.
-        ignored: What is left out, and why.
-        kinds: Real types of families whose ``# TYPE`` or name misleads, without prefix.
-        spans: How its spans become records, if it sends any.
-    """
-
-    name: str
-    title: str
-    port: int
-    path: str
-    prefixes: tuple[str, ...]
-    recognise: tuple[str, ...]
-    model_label: str
-    rank_label: str
-    upstream: tuple[Upstream, ...]
-    ignored: tuple[Ignored, ...]
-    kinds: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
-    spans: SpanMapping | None = None

@@ -44,9 +44,9 @@ class Carry:
         """
         known, self._values = self._values, values
         renewed = self._renewed(created)
-        if not known:
+        if not known or (values == known and not renewed):
             return False
-        if _counts(values) != _counts(known):
+        if values.keys() != known.keys() and _counts(values) != _counts(known):
             # Other bounds: what was counted in the old ones has no place in the new ones.
             self._offsets = {}
             return True
@@ -79,4 +79,7 @@ def _counts(values: Mapping[str, float]) -> set[str]:
 
 
 def _went_back(known: Mapping[str, float], values: Mapping[str, float]) -> bool:
-    return any(values[part] < known[part] * (1 - _SLACK) for part in _counts(known))
+    for part, before in known.items():
+        if part != SUM and values[part] < before and values[part] < before * (1 - _SLACK):
+            return True
+    return False

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tailscope.address import Address, parse_url, server_name, without_query
+from tailscope.address import Address
 from tailscope.address import parse as parse_address
-from tailscope.catalogue.engines import engines
-from tailscope.catalogue.model import Engine
 from tailscope.errors import UsageError
 from tailscope.exporter.gpus import DCGM_URL, GpuChoice, dcgm_url
+from tailscope.exporter.targets import KEYS, Target, check_targets, parse_targets
 from tailscope.records.declaration import declared
 from tailscope.records.formats import formats, told_format
 from tailscope.records.formats.model import Format
@@ -31,19 +30,6 @@ _MAX_TENANTS = 1000
 # Their flags have no default, so that one can tell whether the user gave them.
 _RETENTION = "7d"
 _MAX_BYTES = "10GB"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A server to read.
-
-    Attributes:
-        url: Base URL, or with a path that of its metrics.
-        engine: Which engine it is; None to find out from what it says.
-    """
-
-    url: str
-    engine: Engine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +66,7 @@ class Config:
         dcgm_url: URL of a dcgm-exporter; None for the usual one, if there is any.
         pseudonyms: Hides the tenants' names; None to keep them.
         formats: Formats of files that the user declared.
+        discover: Whether to look for engines on this machine.
     """
 
     targets: tuple[Target, ...]
@@ -98,6 +85,7 @@ class Config:
     dcgm_url: str | None = None
     pseudonyms: Pseudonyms | None = None
     formats: tuple[Format, ...] = ()
+    discover: bool = False
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -106,8 +94,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--engine",
         action="append",
         metavar="URL",
-        help="engine to read, as URL or NAME=URL; without a path, at the engine's usual one; may "
-        "be given several times (default http://127.0.0.1:8000)",
+        help="engine to read, as URL, as NAME=URL, or as a mapping with the keys "
+        f"{', '.join(KEYS)}; without a path, at the engine's usual one; may be given several "
+        "times, or `off` (default: what answers at the usual ports of this machine)",
     )
     parser.add_argument(
         "--gpu",
@@ -201,7 +190,7 @@ def parse(arguments: argparse.Namespace) -> Config:
     own = declared("--request-format", arguments.request_format)
     rules, pseudonyms = parse_tenants(arguments)
     config = Config(
-        targets=tuple(_target(text) for text in arguments.engine or ["http://127.0.0.1:8000"]),
+        targets=parse_targets(arguments.engine or ()),
         listen=parse_address("--listen", arguments.listen),
         otlp_grpc=_off(parse_address, "--otlp-grpc", arguments.otlp_grpc),
         otlp_http=_off(parse_address, "--otlp-http", arguments.otlp_http),
@@ -217,6 +206,7 @@ def parse(arguments: argparse.Namespace) -> Config:
         dcgm_url=dcgm_url(GpuChoice(arguments.gpu), arguments.dcgm_url),
         pseudonyms=pseudonyms,
         formats=tuple(own.values()),
+        discover=not arguments.engine,
     )
     _check_numbers(config)
     _check_listeners(config)
@@ -271,33 +261,12 @@ def _check_sources(config: Config) -> None:
                 "their file's name, so rename one"
             )
         names.add(path.name)
-    servers: set[str] = set()
-    for target in config.targets:
-        server = server_name(target.url)
-        if server in servers:
-            raise UsageError(
-                f"--engine {without_query(target.url)}: {server} is given twice; engines are told "
-                "apart by host and port, so give each its own or leave one out"
-            )
-        servers.add(server)
+    check_targets(config.targets)
 
 
 def _request_file(text: str, own: Mapping[str, Format]) -> RequestFile:
     form, path = told_format("--requests", text, own)
     return RequestFile(path, form)
-
-
-def _target(text: str) -> Target:
-    engine: Engine | None = None
-    name, equals, url = text.partition("=")
-    if equals and re.fullmatch(r"[\w-]*", name):
-        known = engines()
-        if name not in known:
-            raise UsageError(f"--engine {name}=...: engines are {', '.join(known)}")
-        engine = known[name]
-    else:
-        url = text
-    return Target(parse_url("--engine", url, "http://127.0.0.1:8000"), engine)
 
 
 def _off(parse: Callable[[str, str], _T], flag: str, text: str) -> _T | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from tailscope.catalogue import METRICS, PREFIX, Kind, xid
 from tailscope.exporter.carry import Carry
 from tailscope.exporter.dcgmseries import Gpu, Resolver, Target
-from tailscope.exporter.normalise import NotPrometheus
 from tailscope.exporter.reading import Key
 from tailscope.exporter.scrape import SPARE, SeriesReader
+from tailscope.exporter.scrapeerror import NotPrometheus
 from tailscope.exporter.xidevents import XidEvents
 
 _UP = f"{PREFIX}gpu_up"

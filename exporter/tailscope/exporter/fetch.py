@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import urllib3
@@ -11,7 +15,7 @@ import urllib3
 from tailscope.address import without_query
 from tailscope.exporter.health import SourceError
 
-MAX_BODY = 16 << 20
+MAX_BODY = 32 << 20
 """Largest body, decompressed, in bytes."""
 
 _CHUNK = 1 << 16
@@ -20,6 +24,53 @@ _HEADERS = {
     # An engine beside us would spend more on packing than the wire is worth.
     "Accept-Encoding": "identity",
 }
+_MORE = {
+    401: "; it wants a token: see token-file in the settings of an engine",
+    403: "; its token may not read this: see token-file in the settings of an engine",
+    503: "; it may still load its model",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a server wants of those who read it.
+
+    Attributes:
+        token_file: File that holds a bearer token; read at each request, for tokens are renewed.
+        token_env: Variable that holds one.
+        ca_file: Certificates of the authorities that its own must be signed by.
+    """
+
+    token_file: Path | None = None
+    token_env: str = ""
+    ca_file: Path | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that give access.
+
+        Raises:
+            SourceError: If there is no token where one should be. The token is never told.
+        """
+        token = self._token()
+        if token is None:
+            return {}
+        if not (token and token.isascii() and token.isprintable()) or " " in token:
+            where = self.token_file or f"the variable {self.token_env}"
+            raise SourceError("token", f"{where} holds no bearer token: one word is expected")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _token(self) -> str | None:
+        if self.token_file is not None:
+            try:
+                return self.token_file.read_text(encoding="utf-8").strip()
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or "no text"
+                raise SourceError("token", f"{self.token_file} cannot be read: {why}") from None
+        return os.environ.get(self.token_env, "").strip() if self.token_env else None
+
+
+OPEN = Access()
+"""A server that anybody may read."""
 
 
 class Body(NamedTuple):
@@ -43,15 +94,22 @@ class Fetcher:
 
     Args:
         url: An http or https URL.
+        access: What the server wants to see.
 
     Attributes:
         shown: The URL for people: without a query, which may hold a token.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access = OPEN) -> None:
         self._url = url
+        self._access = access
         self.shown = without_query(url)
-        self._pool = urllib3.PoolManager(num_pools=1, maxsize=1, retries=False)
+        self._pool = urllib3.PoolManager(
+            num_pools=1,
+            maxsize=1,
+            retries=False,
+            ca_certs=str(access.ca_file) if access.ca_file else None,
+        )
 
     def get(self, deadline_seconds: float) -> Body:
         """Read the URL.
@@ -61,8 +119,9 @@ class Fetcher:
                 longer than the deadline or brings more than ``MAX_BODY``.
         """
         ends = time.monotonic() + deadline_seconds
+        headers = _HEADERS | self._access.headers()
         try:
-            response = self._request(ends)
+            response = self._request(headers, ends)
             try:
                 content = self._read(response, ends)
             except BaseException:
@@ -75,18 +134,18 @@ class Fetcher:
             raise self._broken(type(error).__name__) from None
         return Body(content, response.headers.get("Content-Type", ""))
 
-    def _request(self, ends: float) -> urllib3.BaseHTTPResponse:
+    def _request(self, headers: Mapping[str, str], ends: float) -> urllib3.BaseHTTPResponse:
         try:
-            return self._send(ends)
+            return self._send(headers, ends)
         except urllib3.exceptions.ProtocolError:
             # A server may close a kept connection at the moment of its use: once more, anew.
-            return self._send(ends)
+            return self._send(headers, ends)
 
-    def _send(self, ends: float) -> urllib3.BaseHTTPResponse:
+    def _send(self, headers: Mapping[str, str], ends: float) -> urllib3.BaseHTTPResponse:
         return self._pool.request(
             "GET",
             self._url,
-            headers=_HEADERS,
+            headers=headers,
             timeout=urllib3.Timeout(total=max(ends - time.monotonic(), 0.001)),
             redirect=False,
             preload_content=False,
@@ -95,7 +154,9 @@ class Fetcher:
     def _read(self, response: urllib3.BaseHTTPResponse, ends: float) -> bytes:
         """Read what arrives, piece by piece, so that a slow body meets the deadline too."""
         if response.status != 200:
-            more = "; give the URL that it redirects to" if 300 <= response.status < 400 else ""
+            more = _MORE.get(response.status, "")
+            if 300 <= response.status < 400:
+                more = "; give the URL that it redirects to"
             raise SourceError(
                 f"http_{response.status}", f"{self.shown} answers {response.status}{more}"
             )

@@ -18,7 +18,8 @@ from prometheus_client import ProcessCollector
 from tailscope.address import Address
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.config import Config, RequestFile, Target
+from tailscope.exporter.config import Config, RequestFile
+from tailscope.exporter.discovery import INTERVAL, Discovery
 from tailscope.exporter.exposition import Line, Lines, Page, series
 from tailscope.exporter.gpus import gpu_sources
 from tailscope.exporter.health import Health
@@ -31,6 +32,7 @@ from tailscope.exporter.requestmetrics import RequestMetrics
 from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.sources.requestfile import RequestFileSource
 from tailscope.exporter.sources.requestfiles import RequestFilesSource
+from tailscope.exporter.targets import Target
 from tailscope.exporter.web import MetricsApp
 from tailscope.records.translation import Translator
 
@@ -68,9 +70,7 @@ class Sidecar:
         self._matcher = Matcher(self._requests.observe, expect_gateway=bool(config.requests))
         self._intake = Intake(self._store, self._matcher, self._place, config.pseudonyms)
         self._engines = [self._engine_source(target) for target in config.targets]
-        self._pollers = [
-            Poller(source, config.interval, _deadline(config.interval)) for source in self._engines
-        ]
+        self._pollers = [self._engine_poller(source) for source in self._engines]
         self._pollers += [
             Poller(self._file_source(file), config.interval, _FILE_DEADLINE)
             for file in config.requests
@@ -86,6 +86,8 @@ class Sidecar:
                 keep=self._store.submit_samples if self._store else None,
             )
         ]
+        if config.discover:
+            self._pollers.append(self._discovery())
         self._listening: list[Health] = []
         page = MetricsApp(self.exposition, self._ready, self._healths, self._version)
         apps: list[tuple[App, socket.socket]] = [(page, metrics_socket)]
@@ -135,6 +137,8 @@ class Sidecar:
             deadline=_deadline(self._config.interval),
             longest=STALE_INTERVALS * self._config.interval,
             keep=self._store.submit_samples if self._store else None,
+            access=target.access,
+            model=target.model,
         )
 
     def _file_source(self, file: RequestFile) -> RequestFileSource | RequestFilesSource:
@@ -142,6 +146,27 @@ class Sidecar:
         translator = Translator(file.format, more=config.formats, rules=config.tenant_rules)
         kind = RequestFilesSource if has_magic(str(file.path)) else RequestFileSource
         return kind(file.path, self._intake, config.data, translator)
+
+    def _engine_poller(self, source: EngineSource) -> Poller:
+        return Poller(source, self._config.interval, _deadline(self._config.interval))
+
+    def _discovery(self) -> Poller:
+        """Look for engines, as the user named none."""
+        ours = [sock.getsockname()[1] for sock in self._sockets]
+        if self._config.otlp_grpc is not None:
+            ours.append(self._config.otlp_grpc.port)
+        discovery = Discovery(
+            engines(), lambda url: self._engine_source(Target(url, None)), self._found, ours
+        )
+        return Poller(discovery, INTERVAL, _deadline(INTERVAL))
+
+    def _found(self, source: EngineSource) -> None:
+        if self._stopping:
+            return
+        self._engines.append(source)
+        poller = self._engine_poller(source)
+        self._pollers.append(poller)
+        poller.start()
 
     def _place(self) -> tuple[str | None, str | None]:
         """The one engine beside us, for records that do not say where they were served."""

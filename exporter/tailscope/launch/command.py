@@ -21,7 +21,8 @@ def configure(parser: ArgumentParser) -> None:
         "--engine",
         action="append",
         metavar="URL",
-        help="engine to read; may be given several times (default http://127.0.0.1:8000)",
+        help="engine to read; may be given several times (default: what answers at the usual "
+        "ports of this machine)",
     )
     parser.add_argument(
         "--requests",

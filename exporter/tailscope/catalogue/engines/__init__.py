@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from tailscope.catalogue.model import Engine
+from tailscope.catalogue.upstream import Engine
 
 
 def engines() -> dict[str, Engine]:

@@ -14,10 +14,11 @@ from tailscope.exporter.dcgmpage import DcgmPage, Page
 from tailscope.exporter.exposition import Line, Lines, series
 from tailscope.exporter.fetch import Body, Fetcher
 from tailscope.exporter.health import SourceError
-from tailscope.exporter.normalise import NotPrometheus, families
 from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.recognise import families
 from tailscope.exporter.sampler import Sampler
 from tailscope.exporter.scrape import SPARE
+from tailscope.exporter.scrapeerror import NotPrometheus
 from tailscope.records.samples import Sample, label_text
 
 log = logging.getLogger(__name__)

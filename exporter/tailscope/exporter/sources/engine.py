@@ -6,22 +6,18 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from tailscope.address import server_name
 from tailscope.catalogue import METRICS, PREFIX, Engine
+from tailscope.exporter.enginepages import PATIENCE, Answer, EnginePages
 from tailscope.exporter.exposition import Line, Lines, series
-from tailscope.exporter.fetch import Fetcher
+from tailscope.exporter.fetch import OPEN, Access
 from tailscope.exporter.health import SourceError, plain
-from tailscope.exporter.normalise import (
-    Normaliser,
-    NotPrometheus,
-    ScrapeError,
-    families,
-    recognise,
-)
+from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.recognise import families
 from tailscope.exporter.sampler import Sampler
+from tailscope.exporter.scrapeerror import NotPrometheus, ScrapeError
 from tailscope.records.samples import Sample, label_text
 
 log = logging.getLogger(__name__)
@@ -58,6 +54,8 @@ class EngineSource:
         deadline: Seconds that a read may take.
         longest: Longest gap between two samples that is integrated over, in seconds.
         keep: Takes the samples that go into the store.
+        access: What the server wants to see.
+        model: Name of the served model, for an engine that tells none.
     """
 
     def __init__(
@@ -69,15 +67,18 @@ class EngineSource:
         deadline: float,
         longest: float,
         keep: Callable[[Sequence[Sample]], None] | None = None,
+        access: Access = OPEN,
+        model: str = "",
     ) -> None:
         self.server = server_name(url)
         self.name = f"engine:{self.server}"
         self._engines = engines
         self._told = engine
-        self._deadline = deadline
         self._keep = keep
-        self._fetcher = Fetcher(_metrics_url(url, engine or next(iter(engines.values()))))
+        self._pages = EnginePages(url, engines, engine, access, deadline)
         self._normaliser: Normaliser | None = None
+        self._named = model
+        self._looked_up: float | None = None
         self._writer = Writer()
         self._sampler = Sampler(longest)
         self._snapshot: _Snapshot | None = None
@@ -96,56 +97,78 @@ class EngineSource:
         Raises:
             SourceError: If the engine does not answer, or with something else than its metrics.
         """
-        body = self._fetcher.get(self._deadline)
+        answer = self._pages.read()
         now = time.monotonic()
-        if kind := body.document:
-            raise self._not_prometheus(f"it answers {kind}")
-        text = body.content.decode("utf-8", "replace")
         try:
-            normaliser, reading = self._normalise(text)
+            normaliser, reading = self._normalise(answer)
         except NotPrometheus as error:
-            raise self._not_prometheus(str(error)) from None
+            raise self._not_prometheus(answer, str(error)) from None
         except ScrapeError as error:
-            raise SourceError(error.reason, f"{self._fetcher.shown} {error}") from None
+            raise SourceError(error.reason, f"{self._pages.shown} {error}") from None
         self._normaliser = normaliser
+        reading = self._with_model(normaliser, answer, reading)
         sampled = self._sampler.observe(now, reading.numbers)
         self._snapshot = _Snapshot(
             normaliser.engine.name, reading, sampled, normaliser.models, self._own(normaliser)
         )
         self._store(reading)
         self._tell_unmapped(normaliser)
-        return f"{normaliser.engine.title} answers at {self._fetcher.shown}"
+        return f"{normaliser.engine.title} answers at {self._pages.shown}"
 
-    def _normalise(self, text: str) -> tuple[Normaliser, Reading]:
+    def _normalise(self, answer: Answer) -> tuple[Normaliser, Reading]:
         """Read the text as that of the engine that it was, or else as that which it is."""
         known = self._normaliser
-        if known is not None and len(reading := known.read(text)):
+        if known is not None and len(reading := known.read(answer.text)):
             return known, reading
-        engine = self._told or recognise(text, self._engines.values())
+        engine = answer.engine
+        if known is None:
+            # A page that had nothing yet may have been taken for another engine's.
+            engine = self._pages.lost(answer) or engine
+        elif engine is None or engine is known.engine:
+            engine = self._pages.lost(answer)
         if engine is not None and (known is None or engine is not known.engine):
             normaliser = Normaliser(engine, self.server)
-            if len(reading := normaliser.read(text)):
+            normaliser.model = self._named
+            if len(reading := normaliser.read(answer.text)):
+                if known is not None:
+                    log.info("source %s: it is %s now", self.name, engine.title)
                 return normaliser, reading
-        raise self._no_family(text, engine or (known.engine if known else None))
+        raise self._no_family(answer, engine or (known.engine if known else None))
 
-    def _no_family(self, text: str, engine: Engine | None) -> SourceError:
-        seen = ", ".join(families(text))
-        if not seen:
-            return self._not_prometheus("no family is declared")
+    def _with_model(self, normaliser: Normaliser, answer: Answer, reading: Reading) -> Reading:
+        """Look the model's name up, once a minute, for an engine that has no label for it."""
+        if self._named or (normaliser.models and not normaliser.model):
+            return reading
+        now = time.monotonic()
+        if self._looked_up is not None and now - self._looked_up < PATIENCE:
+            return reading
+        self._looked_up = now
+        name = self._pages.model(normaliser.engine)
+        if not name or name == normaliser.model:
+            return reading
+        normaliser.model = name
+        return normaliser.read(answer.text)
+
+    def _no_family(self, answer: Answer, engine: Engine | None) -> SourceError:
+        seen = ", ".join(families(answer.text))
+        if not seen or answer.kind:
+            return self._not_prometheus(answer, "no line is a sample")
         if engine is not None:
+            how = f" ({engine.switch_on})" if engine.switch_on else ""
             return SourceError(
                 "no_metrics",
-                f"{self._fetcher.shown} has no family of {engine.title}; are its metrics switched "
-                f"on? First families: {seen}",
+                f"{self._pages.shown} has no family of {engine.title}; are its metrics switched "
+                f"on{how}? First families: {seen}",
             )
         return SourceError(
             "unknown_engine",
-            f"{self._fetcher.shown} is of no engine that is known "
+            f"{self._pages.shown} is of no engine that is known "
             f"({', '.join(self._engines)}); its first families: {seen}",
         )
 
-    def _not_prometheus(self, why: str) -> SourceError:
-        return SourceError("not_prometheus", f"{self._fetcher.shown} gives no metrics: {why}")
+    def _not_prometheus(self, answer: Answer, why: str) -> SourceError:
+        why = f"it answers {answer.kind}" if answer.kind else why
+        return SourceError("not_prometheus", f"{self._pages.shown} gives no metrics: {why}")
 
     def _own(self, normaliser: Normaliser) -> dict[str, list[Line]]:
         values = ((_RESETS, normaliser.resets), (_UNMAPPED, len(normaliser.unmapped)))
@@ -200,10 +223,4 @@ class EngineSource:
 
     def close(self) -> None:
         """Close the connection to the engine."""
-        self._fetcher.close()
-
-
-def _metrics_url(url: str, engine: Engine) -> str:
-    """Return the URL of the metrics: a URL without a path is the engine's base."""
-    parts = urlsplit(url)
-    return parts._replace(path=parts.path.rstrip("/") or engine.path, fragment="").geturl()
+        self._pages.close()
