@@ -18,8 +18,7 @@ import pandas as pd
 from tailscope.triage import blame
 from tailscope.triage.calibration import calibrate
 from tailscope.triage.ledger import accounts, ledger
-from tailscope.triage.residual import residual
-from tailscope.triage.study import Costing, costing
+from tailscope.triage.study import Costing, costing, slowdown
 from tailscope.triage.work import Ints, works
 from tests.simulated.engine import Machine
 from tests.simulated.scenario import scenario
@@ -65,7 +64,7 @@ def _names(word: str, codes: Ints, count: int) -> pd.Series[Any]:
 def books(found: Costing, least: float) -> float:
     """Ledgers of an engine's slow requests, and its matrix; the seconds in the matrix."""
     slow = np.flatnonzero(found.excess >= least)
-    unusual = residual(found.work, found.expected)
+    unusual = slowdown(found)
     held = accounts(found.work, found.cost)
     ledger(found.work, found.cost, found.alone, held, unusual, slow)
     return float(blame.matrix(found.work, found.cost, found.alone, held).sum())

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tailscope.triage import blame
 from tailscope.triage.ledger import accounts, ledger, matrix
-from tailscope.triage.residual import residual
-from tailscope.triage.study import costing
+from tailscope.triage.study import costing, slowdown
 from tailscope.triage.work import works
 
 seconds = st.integers(0, 30_000_000).map(lambda micros: micros / 1e6)
@@ -54,7 +53,7 @@ def _frame(made: list[tuple[object, ...]]) -> pd.DataFrame:
 def test_the_ledger_adds_up_on_every_row(made: list[tuple[object, ...]]) -> None:
     for work in works(_frame(made)):
         found = costing(work)
-        slow = residual(work, found.expected)
+        slow = slowdown(found)
         books = accounts(work, found.cost)
         every = np.arange(len(work))
         book = ledger(work, found.cost, found.alone, books, slow, every)

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from tailscope.triage.capacity import capacity
-from tailscope.triage.cause import Cause, cause
+from tailscope.triage.cause import Cause, explain
 from tailscope.triage.fixes import Case, fixes, play, trials
+from tailscope.triage.outside import Outside
 from tailscope.triage.replay import Fidelity
 from tailscope.triage.study import Study
+from tailscope.triage.suspects import OUTSIDE, ranked
 from tailscope.triage.verdict import Attribution, attribute
 from tests.simulated.engine import Machine, Request
 from tests.simulated.engine import play as step_by_step
@@ -115,10 +117,20 @@ def test_more_load_is_never_faster_and_has_a_knee(found: Attribution, case: Case
 
 
 def test_the_cause_names_the_tenant_and_what_it_did(found: Attribution) -> None:
-    told = cause(found)
+    told = explain(found, ranked(found, 0, (), None))
     assert told is not None
     assert told.cause is Cause.TENANT
-    assert "prompts" in told.evidence[0]
-    outside = cause(found, outside_seconds=10 * found.excess_seconds)
-    assert outside is not None
-    assert outside.cause is Cause.OUTSIDE
+    assert told.suspect is found.suspects[0]
+    assert "prompts" in told.evidence[0].fact
+    assert 0.3 < told.share <= 1.05
+
+
+def test_what_clients_lost_elsewhere_is_not_the_engines(found: Attribution) -> None:
+    elsewhere = Outside(100, 0.01, 10 * found.excess_seconds, found.excess_seconds)
+    suspects = ranked(found, 0, (), elsewhere)
+    told = explain(found, suspects)
+    assert told is not None
+    assert told.cause is Cause.OUTSIDE
+    assert suspects[0].name == OUTSIDE
+    little = Outside(100, 0.01, 0.1 * found.excess_seconds, found.excess_seconds)
+    assert not ranked(found, 0, (), little)[-1].accused
