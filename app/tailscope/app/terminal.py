@@ -88,7 +88,7 @@ def _fixes(fixes: Sequence[Graded]) -> str:
         lost = f"; {plural(fix.lost, 'request')} cut short" if fix.lost else ""
         tail = f"p99 {seconds(fix.before.p99)} to {seconds(fix.after.p99)}"
         lines = [f"{fix.change} {tail}{paid}{lost} (grade {one.grade})."]
-        lines += [f"    {where}: {text}" for where, text in fix.config.items()]
+        lines += [f"    {where}: {text}" for where, text in one.config.items()]
         blocks.append("\n".join(lines))
     return "\n".join(["What would have helped, by replay:", *blocks]) if blocks else ""
 

@@ -19,11 +19,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tailscope.triage import blame, capacity, cohort, comparison, offline
+from tailscope.triage import blame, capacity, cohort, comparison, offline, recipes
 from tailscope.triage.analysis import analyse, judged
 from tailscope.triage.cause import Explanation, explain
 from tailscope.triage.finding import Finding
-from tailscope.triage.fixes import Case, Fix, fixes
+from tailscope.triage.fixes import Fix, fixes
 from tailscope.triage.gpusentence import suspicions
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.ledger import Ledger, ledger
@@ -36,6 +36,7 @@ from tailscope.triage.statement import verdict
 from tailscope.triage.step import Limits
 from tailscope.triage.study import Study
 from tailscope.triage.suspects import ranked
+from tailscope.triage.trials import Case
 from tailscope.triage.verdict import Attribution, Suspect, checked, judge
 from tailscope.triage.work import Floats
 
@@ -71,11 +72,13 @@ class Graded:
         fix: The change and what it would have done.
         grade: ``A`` where the replay is within 5 % of the records, else ``B``.
         server: Engine that it was played on.
+        config: Settings to copy, for the engine at hand and for gateways.
     """
 
     fix: Fix
     grade: str
     server: str
+    config: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +205,8 @@ class Diagnosis:
         return " ".join(filter(None, said))
 
     @cached_property
-    def fixes(self) -> tuple[Graded, ...]:
-        """Changes that lower the victims' p99, the best first; none without a replay to trust."""
+    def tried(self) -> tuple[Graded, ...]:
+        """Every change that was played, the best first; none without a replay to trust."""
         found = self.attribution
         if not found.studies:
             return ()
@@ -213,17 +216,27 @@ class Diagnosis:
             return ()
         self._say("Playing the load with each change")
         grade = "A" if one.fidelity.near else "B"
-        return tuple(Graded(fix, grade, one.work.server) for fix in fixes(case, one.fidelity))
+        engines = set(self.frame["engine"].dropna().unique())
+        return tuple(
+            Graded(fix, grade, one.work.server, recipes.at_hand(fix.config, engines))
+            for fix in fixes(case, one.fidelity)
+        )
+
+    @property
+    def fixes(self) -> tuple[Graded, ...]:
+        """Changes that lower the victims' p99, the best first."""
+        return tuple(one for one in self.tried if one.fix.helps)
 
     def _case(self, one: Study) -> Case | None:
         if one.engine is None:
             return None
-        tenants = [suspect for suspect in self.attribution.suspects if suspect.kind == "tenant"]
         work = one.work.take(one.window)
+        replicas = sum(part.work.model == work.model for part in self.attribution.costings)
+        tenants = [suspect for suspect in self.attribution.suspects if suspect.kind == "tenant"]
         if not tenants:
-            return Case(work, one.engine)
+            return Case(work, one.engine, replicas=replicas)
         first = tenants[0]
-        return Case(work, one.engine, work.tenants.index(first.name), first.change)
+        return Case(work, one.engine, work.tenants.index(first.name), first.change, replicas)
 
     def capacity(self, tenant: str | None = None) -> capacity.Capacity | None:
         """Latency against load, of the engine with the most slow seconds.

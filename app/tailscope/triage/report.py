@@ -59,6 +59,11 @@ def report(found: Diagnosis) -> dict[str, Any]:
             "suspects": _suspects(found),
             "cause": _cause(found.cause),
             "fixes": [_fix(one) for one in found.fixes],
+            "not_helping": [
+                {"name": one.fix.name, "gain": _round(one.fix.gain)}
+                for one in found.tried
+                if not one.fix.helps
+            ],
             "capacity": _capacity(found.capacity()),
             "engines": [_engine(one, found.reckoning.origin_ns) for one in found.best.studies],
             "ledger": _ledger(found),
@@ -218,7 +223,7 @@ def _fix(found: Graded) -> dict[str, Any]:
         ),
         "grade": found.grade,
         "server": found.server,
-        "config": dict(fix.config),
+        "config": dict(found.config),
     }
 
 
