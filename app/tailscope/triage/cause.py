@@ -153,6 +153,12 @@ def _of_suspect(found: Attribution, suspect: Suspect) -> Explanation:
         if cause is Cause.GPU:
             text = f"{suspect.name} was in trouble in {percent(suspect.overlap)} of that time"
             facts[1] = Evidence(text, suspect.overlap, "share")
+        if any(one.residual.lasting for one in found.studies):
+            text = (
+                "it was still so at the end: an engine that does not recover, or another "
+                "configuration from then on"
+            )
+            facts.append(Evidence(text, slow, "times"))
         return Explanation(cause, share, tuple(facts), suspect)
     held = Evidence(
         f"its work held the engine for {percent(suspect.ledger_share)} of the slow seconds of the "

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from tailscope.triage import blame, capacity, cohort, comparison, offline, recipes
+from tailscope.triage import blame, capacity, cohort, comparison, correlation, offline, recipes
 from tailscope.triage.analysis import analyse, judged
 from tailscope.triage.cause import Explanation, explain
 from tailscope.triage.finding import Finding
@@ -27,8 +27,10 @@ from tailscope.triage.fixes import Fix, fixes
 from tailscope.triage.gpusentence import suspicions
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.ledger import Ledger, ledger
+from tailscope.triage.lift import sizes
 from tailscope.triage.outside import Outside, outside
 from tailscope.triage.reckoning import Reckoning, reckon
+from tailscope.triage.retries import Retries, again, retries
 from tailscope.triage.scope import Scope
 from tailscope.triage.sentence import headline, slowness
 from tailscope.triage.stages import Flags, rows
@@ -51,7 +53,8 @@ class Options:
         scope: Window, filters and what slow means.
         offline: Tenants whose work is offline: it may take its time.
         objective: Seconds that p99 of the total time may have.
-        changed_ns: When something was changed: what came before is compared with what came after.
+        changed_ns: When something was changed: costs are fitted anew from then on, and what came
+            before is compared with what came after.
         force: Whether to compare windows of less than half an hour, too.
         limits: Known limits of engines, by server.
     """
@@ -141,7 +144,8 @@ class Diagnosis:
         """Costs and excess of every request."""
         scope = self.options.scope
         chosen = judged(self.frame, scope) & ~self._offline
-        return reckon(self.frame, scope.slow, chosen)
+        changed = self.options.changed_ns
+        return reckon(self.frame, scope.slow, chosen, () if changed is None else (changed,))
 
     @property
     def _offline(self) -> Flags:
@@ -236,7 +240,9 @@ class Diagnosis:
         if not tenants:
             return Case(work, one.engine, replicas=replicas)
         first = tenants[0]
-        return Case(work, one.engine, work.tenants.index(first.name), first.change, replicas)
+        number = work.tenants.index(first.name)
+        repeated = again(self.frame)[work.rows]
+        return Case(work, one.engine, number, first.change, replicas, repeated)
 
     def capacity(self, tenant: str | None = None) -> capacity.Capacity | None:
         """Latency against load, of the engine with the most slow seconds.
@@ -258,6 +264,28 @@ class Diagnosis:
         return capacity.capacity(
             work, one.engine, one.fidelity, objective=self.options.objective, tenant=number
         )
+
+    @cached_property
+    def retries(self) -> Retries:
+        """Repeated attempts, and work for clients who had left."""
+        return retries(rows(self.frame, self.options.scope.mine(self.frame)))
+
+    @cached_property
+    def correlations(self) -> Mapping[str, correlation.Correlation]:
+        """By tenant: how the others' excess goes with its load. A second opinion."""
+        if not self.best.studies:
+            return {}
+        one = self.best.studies[0]
+        work, excess = one.work, one.costing.excess
+        size = sizes(work, one.costing.cost)
+        slow = np.isin(np.arange(len(work)), one.slow)
+        return {
+            suspect.name: found
+            for suspect in self.best.suspects
+            if suspect.kind == "tenant"
+            for number in [work.tenants.index(suspect.name)]
+            if (found := correlation.correlation(work, excess, size, number, slow)) is not None
+        }
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:

@@ -108,6 +108,15 @@ def input_cap(tokens: int) -> Recipe:
     return {"gateway": f"refuse prompts of more than {tokens} tokens, or send them elsewhere"}
 
 
+def no_retries() -> Recipe:
+    """One attempt."""
+    return {
+        "litellm": "num_retries: 0",
+        "envoy": "retry_policy: {retry_on: reset, num_retries: 1}",
+        "gateway": "retry only what failed before its first token, after a growing random pause",
+    }
+
+
 def replica() -> Recipe:
     """One engine more."""
     return {

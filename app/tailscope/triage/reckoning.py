@@ -7,7 +7,7 @@ others are taken, by the same percentile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -75,16 +75,22 @@ class Reckoning:
     stages: Floats
 
 
-def reckon(frame: pd.DataFrame, rule: SlowRule, judged: Flags | None = None) -> Reckoning:
+def reckon(
+    frame: pd.DataFrame,
+    rule: SlowRule,
+    judged: Flags | None = None,
+    changed_ns: Sequence[int] = (),
+) -> Reckoning:
     """Fit the costs of every engine and find the slow requests.
 
     Args:
         frame: Requests with the record's columns; all of them count as load.
         rule: What slow means.
         judged: Which rows may count as slow; all if None.
+        changed_ns: When engines were changed: costs are fitted anew from then on.
     """
     origin = int(frame["arrived_ns"].min()) if len(frame) else 0
-    costings = in_parallel(costing, works(frame, origin))
+    costings = in_parallel(costing, works(frame, origin, changed_ns))
     chosen = np.ones(len(frame), dtype=bool) if judged is None else judged
     excess = np.full(len(frame), np.nan)
     total = np.full(len(frame), np.nan)

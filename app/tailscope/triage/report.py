@@ -68,6 +68,7 @@ def report(found: Diagnosis) -> dict[str, Any]:
             "engines": [_engine(one, found.reckoning.origin_ns) for one in found.best.studies],
             "ledger": _ledger(found),
             "associations": [dataclasses.asdict(one) for one in found.associations if one.found],
+            "retries": dataclasses.asdict(found.retries) if found.retries.any else None,
             "offline": _offline(found.offline),
             "comparison": _comparison(found.comparison),
             "tenants": [_tenant(load) for load in finding.tenants],
@@ -153,6 +154,8 @@ def _suspects(found: Diagnosis) -> list[dict[str, Any]]:
     shapes = []
     for one in found.suspects:
         shape = _suspect(one, origin)
+        if one.kind == "tenant" and one.name in found.correlations:
+            shape["correlation"] = dataclasses.asdict(found.correlations[one.name])
         if one.kind == "gpu":
             board = gpus[one.name]
             shape |= {"uuid": board.uuid} if board.uuid else {}

@@ -16,6 +16,14 @@ GRADES = {
 """What a grade means."""
 
 
+_MADE = {
+    "A": "made them slow",
+    "B": "made them slow",
+    "C": "is suspected to have made them slow",
+    "D": "was busy when they were slow (association, not proof)",
+}
+
+
 def verdict(found: Attribution, cause: Explanation | None, origin_ns: int) -> str:
     """Who made them slow, in one or two sentences with the grade; empty where nothing is slow.
 
@@ -37,8 +45,8 @@ def verdict(found: Attribution, cause: Explanation | None, origin_ns: int) -> st
 def _tenant(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> str:
     by = "by replay" if one.replayed else "by the order of admission"
     text = (
-        f"Tenant {one.name} made them slow: without it {percent(one.removal_share)} of the slow "
-        f"seconds of the others would not have been ({seconds(one.removal_seconds)}, {by})."
+        f"Tenant {one.name} {_MADE[one.grade]}: without it {percent(one.removal_share)} of the "
+        f"slow seconds of the others would not have been ({seconds(one.removal_seconds)}, {by})."
     )
     return text + _change(one, origin_ns) + _more(found, one)
 

@@ -70,6 +70,7 @@ class Case:
         suspect: The tenant whose load is in question, if there is one.
         change: How its load changed.
         replicas: Engines of this model that are known.
+        repeated: Which requests are a second or later attempt; None if that is not known.
     """
 
     work: Work
@@ -77,6 +78,7 @@ class Case:
     suspect: int | None = None
     change: Change | None = None
     replicas: int = 1
+    repeated: Flags | None = None
 
     @property
     def sent(self) -> Load:
@@ -130,6 +132,7 @@ def trials(case: Case) -> Iterator[Trial]:
     yield from _of_time(case)
     yield from _of_size(case)
     yield from _of_limits(case)
+    yield from _of_retries(case)
     yield from _of_replicas(case)
 
 
@@ -281,6 +284,18 @@ def _of_time(case: Case) -> Iterator[Trial]:
             paying=late,
             payers="the requests that generate for longer, which are cut",
             cut=int(late.sum()),
+        )
+
+
+def _of_retries(case: Case) -> Iterator[Trial]:
+    if case.repeated is not None and case.repeated.any():
+        yield case.trial(
+            "no_retries",
+            "Do not send a request again that was only slow; wait longer, with a growing pause.",
+            recipes.no_retries(),
+            kept=~case.repeated,
+            paying=case.repeated,
+            payers="the second attempts, which are not sent",
         )
 
 

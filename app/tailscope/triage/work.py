@@ -15,7 +15,7 @@ Units of work (tokens, and token pairs for attention):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -191,7 +191,9 @@ CENSORED = ("aborted", "queue_timeout", "generation_timeout", "error")
 """Outcomes whose time says only that the request would have taken at least as long."""
 
 
-def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
+def works(
+    frame: pd.DataFrame, origin_ns: int | None = None, changed_ns: Sequence[int] = ()
+) -> list[Work]:
     """Split requests by engine instance and find what each asked of its engine.
 
     Rows without a total time, and rows that were rejected, held no engine and are left out.
@@ -199,9 +201,11 @@ def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
     Args:
         frame: Requests with the record's columns; columns that are missing count as null.
         origin_ns: UTC nanoseconds of time 0; the first arrival if None.
+        changed_ns: When engines were changed, UTC nanoseconds: what came before and what came after
+            has not one cost.
 
     Returns:
-        One for each server and model, the one with the most requests first.
+        One for each server, model and time between changes, the one with the most requests first.
     """
     total = _totals(frame)
     kept = np.flatnonzero(np.isfinite(total) & (_texts(frame, "outcome") != "rejected"))
@@ -216,7 +220,9 @@ def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
     numbers["total_seconds"] = total
     censored = np.isin(_texts(frame, "outcome"), CENSORED)
     found = []
-    for rows in _groups(server * len(models) + model, arrived_ns, kept):
+    epoch = np.searchsorted(np.sort(np.asarray(changed_ns, dtype=np.int64)), arrived_ns, "right")
+    engine = (epoch * len(servers) + server) * len(models) + model
+    for rows in _groups(engine, arrived_ns, kept):
         found.append(
             _work(
                 {name: values[rows] for name, values in numbers.items()},
