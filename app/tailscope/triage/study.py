@@ -19,6 +19,7 @@ from tailscope.triage.lift import Change, change, sizes
 from tailscope.triage.removal import Admission, admission, saved_waits
 from tailscope.triage.replay import Fidelity, fidelity, mended, saving, without
 from tailscope.triage.residual import Residual, residual
+from tailscope.triage.slowdown import unbent
 from tailscope.triage.step import Limits
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
@@ -121,7 +122,7 @@ class Removed:
 def costing(work: Work) -> Costing:
     """Fit the cost of an engine and the excess of its requests."""
     prompts, decodes = activity(work)
-    cost = fit(work, prompts, decodes)
+    cost = unbent(work, prompts, decodes, fit(work, prompts, decodes))
     base = alone(work, cost)
     return Costing(work, cost, base, np.maximum(work.total - base.total, 0.0))
 
