@@ -39,7 +39,7 @@ COLUMNS = (
 )
 
 
-def _frame(made: list[tuple[object, ...]]) -> pd.DataFrame:
+def framed(made: list[tuple[object, ...]]) -> pd.DataFrame:
     frame = pd.DataFrame(made, columns=list(COLUMNS))
     stages = [name for name in COLUMNS if name.endswith("_seconds")]
     frame["total_seconds"] = frame[stages].sum(axis=1)
@@ -51,7 +51,7 @@ def _frame(made: list[tuple[object, ...]]) -> pd.DataFrame:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=60))
 def test_the_ledger_adds_up_on_every_row(made: list[tuple[object, ...]]) -> None:
-    for work in works(_frame(made)):
+    for work in works(framed(made)):
         found = costing(work)
         slow = slowdown(found)
         books = accounts(work, found.cost)
@@ -67,7 +67,7 @@ def test_the_ledger_adds_up_on_every_row(made: list[tuple[object, ...]]) -> None
 @settings(max_examples=40, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=60))
 def test_the_matrix_of_all_requests_loses_no_second(made: list[tuple[object, ...]]) -> None:
-    for work in works(_frame(made)):
+    for work in works(framed(made)):
         found = costing(work)
         books = accounts(work, found.cost)
         seen = blame.matrix(work, found.cost, found.alone, books)

@@ -221,7 +221,7 @@ def _tenants(studies: list[Study]) -> list[Held]:
     found = []
     for place, tenant in enumerate(ranked[:_SUSPECTS]):
         held, excess, victims, main = ledgers[tenant]
-        if place and held < _WORTH_A_LOOK * excess:
+        if held <= 0.0 or (place and held < _WORTH_A_LOOK * excess):
             break
         gains = [removed(one, tenant) for one in studies]
         found.append(
