@@ -174,15 +174,22 @@ def replayed(one: Study, known: Limits | None = None) -> Study:
 
 def removed(one: Study, tenant: int) -> Removed:
     """What the absence of a tenant would have given the slow requests of the others."""
+    if one.engine is None or one.fidelity is None or not one.fidelity.passed:
+        return admitted(one, tenant)
     part = one.work.take(one.window)
-    gone = part.tenant == tenant
     victims = _flags(one.victims(tenant), one.window)
     base = one.costing.alone.total[one.window]
-    if one.engine is not None and one.fidelity is not None and one.fidelity.passed:
-        found = saving(part, one.engine, without(part, one.engine, gone), victims, base)
-        return Removed(found.seconds, found.excess, replayed=True)
+    changed_play = without(part, one.engine, part.tenant == tenant)
+    found = saving(part, one.engine, changed_play, victims, base)
+    return Removed(found.seconds, found.excess, replayed=True)
+
+
+def admitted(one: Study, tenant: int) -> Removed:
+    """The same by the order of admission alone, without a replay."""
+    part = one.work.take(one.window)
+    victims = _flags(one.victims(tenant), one.window)
     excess = one.costing.excess[one.window]
-    seconds = np.minimum(_saved(one, part, tenant, gone), excess)[victims]
+    seconds = np.minimum(_saved(one, part, tenant, part.tenant == tenant), excess)[victims]
     return Removed(float(seconds.sum()), float(excess[victims].sum()), replayed=False)
 
 

@@ -5,8 +5,8 @@ The rule of accusation is in ``accusation``.
 Grades: ``A`` a replay that reproduces the records within 5 % says so, and the ledger agrees on the
 first suspect. ``B`` a replay within its gate says so, or, where none was made, the ledger and the
 order of admission agree and both fit well. ``C`` stage times are inferred, the replay is too far
-from the records, a fit is poor, or many requests do not say whose they are. ``D`` too little to
-fit.
+from the records, a replay and the order of admission differ, a fit is poor, or many requests do not
+say whose they are. ``D`` too little to fit.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tailscope.triage.step import Limits
 from tailscope.triage.study import (
     Costing,
     Study,
+    admitted,
     changed,
     healthy,
     overlap,
@@ -56,6 +57,9 @@ _CLOSELY = 4
 _ENOUGH = 50
 _GOOD_FIT = 0.9
 _GOOD_ADMISSION = 0.6
+_SAME = 0.15
+"""Removal shares that are nearer to each other than this say the same."""
+
 _MUCH_UNTOLD = 0.05
 
 
@@ -284,8 +288,17 @@ def _tenant(studies: list[Study], held: Held, sick: bool, agreed: bool) -> Suspe
         overlap=during,
         accused=not spared,
         spared=spared,
-        grade=_grade(one, agreed),
+        grade=_grade(one, agreed and _confirmed(one, held)),
     )
+
+
+def _confirmed(one: Study, held: Held) -> bool:
+    """Whether the order of admission says the same as a replay that is not quite near."""
+    if not held.replayed or one.fidelity is None or one.fidelity.near:
+        return True
+    second = admitted(one, held.main[1])
+    share = second.seconds / second.excess if second.excess > 0 else 0.0
+    return abs(share - held.removal_share) <= _SAME
 
 
 def _slowed(one: Study, tenant: int) -> int:
@@ -340,7 +353,9 @@ def _grade(one: Study, agreed: bool) -> str:
     if near is not None:
         if not near.passed:
             return "C"  # the engine does something that the replay does not know
-        return "A" if near.near and agreed else "B"
+        if near.near:
+            return "A" if agreed else "B"
+        return "B" if agreed else "C"
     limits = one.admission
     fits = cost.fit >= _GOOD_FIT and limits is not None and limits.fidelity >= _GOOD_ADMISSION
     return "B" if agreed and fits else "C"

@@ -48,13 +48,15 @@ def draw(
     with loaded.lock:
         _verdict(said, diagnosis)
         suspects = diagnosis.suspects
-    _tables(finding, suspects)
+    tenants_table = _tables(finding)
+    _by_tenant(tenants_table, finding, suspects)
     _slow(source, loaded, finding, colours, link)
     if not diagnosis.checked:
         with loaded.lock, said.container():
             with st.spinner("Checking by a replay ..."):
                 diagnosis.attribution  # noqa: B018 - to be computed
             _verdict(said, diagnosis)
+            _by_tenant(tenants_table, finding, diagnosis.suspects)
 
 
 def _verdict(place: DeltaGenerator, diagnosis: Diagnosis) -> None:
@@ -137,7 +139,18 @@ def _over_time(
             st.altair_chart(bars, alt="Slow seconds by stage", key="stages")
 
 
-def _tables(finding: Finding, suspects: Sequence[Suspect]) -> None:
+def _by_tenant(place: DeltaGenerator, finding: Finding, suspects: Sequence[Suspect]) -> None:
+    place.dataframe(
+        tables.known(tables.by_tenant(finding, suspects)),
+        column_config=tables.by_tenant_columns(),
+        hide_index=True,
+        placeholder="",
+        alt="Load and percentiles by tenant",
+    )
+
+
+def _tables(finding: Finding) -> DeltaGenerator:
+    """Draw the tables; return the place of the one by tenant."""
     st.subheader("By stage")
     st.dataframe(
         tables.known(tables.by_stage(finding)),
@@ -147,13 +160,7 @@ def _tables(finding: Finding, suspects: Sequence[Suspect]) -> None:
         alt="Percentiles by stage",
     )
     st.subheader("By tenant")
-    st.dataframe(
-        tables.known(tables.by_tenant(finding, suspects)),
-        column_config=tables.by_tenant_columns(),
-        hide_index=True,
-        placeholder="",
-        alt="Load and percentiles by tenant",
-    )
+    place = st.empty()
     if finding.gpus:
         st.subheader("By GPU")
         st.dataframe(
@@ -163,6 +170,7 @@ def _tables(finding: Finding, suspects: Sequence[Suspect]) -> None:
             placeholder="",
             alt="Activity and troubles by GPU",
         )
+    return place
 
 
 def _slow(
