@@ -125,6 +125,14 @@ def test_timeouts_are_in_two_layers_and_say_who_is_cut(case: Case) -> None:
     assert play(case, found["queue_timeout"]).lost > 0
 
 
+def test_second_attempts_that_are_not_sent_are_a_fix(case: Case) -> None:
+    assert not any(trial.name == "no_retries" for trial in trials(case))
+    again = replace(case, repeated=case.suspected)
+    fix = play(again, next(trial for trial in trials(again) if trial.name == "no_retries"))
+    assert fix.gain > 0.3
+    assert fix.payers_after is None
+
+
 def test_settings_are_for_the_engine_at_hand() -> None:
     assert at_hand(batch(8), {"sglang"}) == {"sglang": "--max-running-requests 8"}
     assert at_hand(batch(8), set()).keys() == {"vllm", "sglang", "trtllm"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailscope.triage.exposure import curve
 from tailscope.triage.work import Flags, Floats, Work
 
 SHIFTS = 199
@@ -90,13 +91,11 @@ def _circular(load: Floats, mean: Floats, known: Flags) -> Floats:
 
 
 def _beside(work: Work, size: Floats, mine: Flags, victims: Flags, span: float) -> float | None:
-    """Rate of a tenant's arriving work within the victims' time, over its mean rate."""
+    """Rate of a tenant's work within the victims' time, over its mean rate."""
     if not victims.any() or span <= 0.0:
         return None
-    order = np.argsort(work.arrived[mine], kind="stable")
-    when = work.arrived[mine][order]
-    total = np.concatenate([[0.0], np.cumsum(size[mine][order])])
+    own = curve(work.start[mine], work.done[mine], size[mine, None])
     begin, end = work.arrived[victims], work.done[victims]
-    inside = total[np.searchsorted(when, end)] - total[np.searchsorted(when, begin)]
-    time, mean = float((end - begin).sum()), total[-1] / span
-    return float(inside.sum()) / time / mean if time > 0 and mean > 0 else None
+    inside, time = float(own.between(begin, end).sum()), float((end - begin).sum())
+    mean = float(size[mine].sum()) / span
+    return inside / time / mean if time > 0 and mean > 0 else None

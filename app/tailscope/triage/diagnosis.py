@@ -22,6 +22,7 @@ import pandas as pd
 from tailscope.triage import blame, capacity, cohort, comparison, correlation, offline, recipes
 from tailscope.triage.analysis import analyse, judged
 from tailscope.triage.cause import Explanation, explain
+from tailscope.triage.company import company
 from tailscope.triage.finding import Finding
 from tailscope.triage.fixes import Fix, fixes
 from tailscope.triage.gpusentence import suspicions
@@ -304,7 +305,8 @@ class Diagnosis:
         """What the slow requests have in common: a second opinion."""
         chosen = judged(self.frame, self.options.scope)
         part = rows(self.frame, chosen)
-        return cohort.associations(part, self.reckoning.slow[chosen])
+        load = company(self.reckoning.costings, len(self.frame))
+        return cohort.associations(part, self.reckoning.slow[chosen], extra=load[chosen])
 
     @cached_property
     def offline(self) -> Offline | None:
