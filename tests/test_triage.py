@@ -520,6 +520,9 @@ def test_the_report_is_json_of_the_agreed_shape() -> None:
         assert fix["others"]["who"]
         assert fix["config"]
         assert fix["grade"] in "AB"
+    (matrix,) = shape["matrices"]
+    assert matrix["tenants"][0] == "acme"  # its requests lost most
+    assert [len(row) for row in matrix["seconds"]] == [len(matrix["tenants"]) + 1] * 4
     assert "gpus" not in shape
     assert "offline" not in shape
 
