@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import multiprocessing
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -222,7 +223,9 @@ def main() -> None:
         for kind in given.kinds.split(",")
     ]
     with multiprocessing.Pool(given.jobs) as pool:
-        scores += pool.map(generated, jobs, chunksize=1)
+        for number, one in enumerate(pool.imap(generated, jobs), 1):
+            print(f"{number} of {len(jobs)}: {one.name}", file=sys.stderr, flush=True)
+            scores.append(one)
     print(table(scores))
     print("\n".join(mistakes(scores)))
 
