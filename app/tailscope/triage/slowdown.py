@@ -10,12 +10,13 @@ least unexplained is taken, if it leaves far less than none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from tailscope.triage.cost import Cost, expected_decode, fit
+from tailscope.triage.cost import Cost, decode_prices, decode_work, fit
 from tailscope.triage.exposure import Curve
 from tailscope.triage.work import Flags, Floats, Ints, Stages, Work
 
@@ -26,17 +27,15 @@ SLOWER = 1.3
 """Factor from which a zone counts as slow."""
 
 _PARTS = 12
-_ROWS = 3000
+_ROWS = 1500
 _FEWEST = 20
 _LEAST_OUTSIDE = 0.12
 _BETTER = 0.6
 _ONE_FACTOR = 0.12
+_VARIES = 1.25
+"""Slowest over fastest part of the time, below which there is no zone to look for."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Zone:
-    cost: Cost
-    left: float
+_FEW = 5
 
 
 def unbent(work: Work, prompts: Curve, decodes: Curve, cost: Cost) -> Cost:
@@ -52,22 +51,26 @@ def unbent(work: Work, prompts: Curve, decodes: Curve, cost: Cost) -> Cost:
     if cost.fit >= POOR or work.stages is not Stages.MEASURED or len(rows) < 2 * _FEWEST:
         return cost
     part = work.take(rows)
-    first, done = part.first, part.done
-    edges = np.linspace(float(first.min()), float(done.max()), _PARTS + 1)
-    plain = _spread(_logs(part, prompts, decodes, cost))
-    best = _Zone(cost, _BETTER * plain)
-    width = float(edges[1] - edges[0])
-    for low, high in combinations(range(_PARTS + 1), 2):
-        begin, end = float(edges[low]), float(edges[high])
-        # The slowdown begins and ends somewhere in the parts at the edges of the zone.
-        inside = (first >= (begin + width if low else begin)) & (
-            done <= (end - width if high < _PARTS else end)
-        )
-        outside = (done <= begin) | (first >= end)
-        found = _tried(part, prompts, decodes, inside, outside)
-        if found is not None and found.left < best.left:
-            best = found
-    return best.cost
+    matrix, seconds = decode_work(part, prompts, decodes), part.decode
+    logs = _logs(matrix, seconds, decode_prices(matrix, seconds)[0])
+    edges = np.linspace(float(part.first.min()), float(part.done.max()), _PARTS + 1)
+    if not _varies(logs, part.first, edges):
+        return cost
+    best, least = None, _BETTER * _spread(logs)
+    for zone in _zones(part.first, part.done, edges):
+        left = _left(matrix, seconds, zone)
+        if left is not None and left < least:
+            best, least = zone, left
+    # The whole window's requests outside of the zone: prefill and frontend have a cost, too.
+    return cost if best is None else fit(part.take(best.outside), prompts, decodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Zone:
+    """Requests that ran within a zone, and outside of it; those at its edges are in neither."""
+
+    inside: Flags
+    outside: Flags
 
 
 def _usable(work: Work) -> Ints:
@@ -78,28 +81,44 @@ def _usable(work: Work) -> Ints:
     return kept
 
 
-def _tried(
-    part: Work, prompts: Curve, decodes: Curve, inside: Flags, outside: Flags
-) -> _Zone | None:
-    """Fit outside of a zone; None if the zone is not slower by one factor."""
-    least = max(_FEWEST, _LEAST_OUTSIDE * len(part))
-    if inside.sum() < _FEWEST or outside.sum() < least:
+def _varies(logs: Floats, when: Floats, edges: Floats) -> bool:
+    """Whether some part of the time was slower than another, as the median of its requests."""
+    at = np.searchsorted(edges[1:-1], when)
+    medians = [
+        float(np.median(logs[at == one])) for one in range(_PARTS) if (at == one).sum() >= _FEW
+    ]
+    return bool(medians) and max(medians) - min(medians) >= np.log(_VARIES)
+
+
+def _zones(first: Floats, done: Floats, edges: Floats) -> Iterator[_Zone]:
+    width = float(edges[1] - edges[0])
+    for low, high in combinations(range(_PARTS + 1), 2):
+        begin, end = float(edges[low]), float(edges[high])
+        # The slowdown begins and ends somewhere in the parts at the edges of the zone.
+        inside = (first >= (begin + width if low else begin)) & (
+            done <= (end - width if high < _PARTS else end)
+        )
+        yield _Zone(inside, (done <= begin) | (first >= end))
+
+
+def _left(matrix: Floats, seconds: Floats, zone: _Zone) -> float | None:
+    """What a zone that is slower by one factor leaves unexplained; None if it is not that."""
+    least = max(_FEWEST, _LEAST_OUTSIDE * len(seconds))
+    if zone.inside.sum() < _FEWEST or zone.outside.sum() < least:
         return None
-    cost = fit(part.take(outside), prompts, decodes)
-    if cost.fit < POOR:
+    prices, explained = decode_prices(matrix[zone.outside], seconds[zone.outside])
+    if explained < POOR:
         return None
-    logs = _logs(part, prompts, decodes, cost)
-    slow, usual = logs[inside], logs[outside]
+    logs = _logs(matrix, seconds, prices)
+    slow, usual = logs[zone.inside], logs[zone.outside]
     factor = float(np.median(slow))
     if factor < np.log(SLOWER) or _spread(slow) > _ONE_FACTOR:
         return None
-    both = np.concatenate([slow - factor, usual])
-    return _Zone(cost, float(np.abs(both).sum()) / len(both))
+    return float(np.abs(np.concatenate([slow - factor, usual])).mean())
 
 
-def _logs(part: Work, prompts: Curve, decodes: Curve, cost: Cost) -> Floats:
-    expected = expected_decode(part, cost, prompts, decodes)
-    found: Floats = np.log(part.decode / np.maximum(expected, 1e-9))
+def _logs(matrix: Floats, seconds: Floats, prices: Floats) -> Floats:
+    found: Floats = np.log(seconds / np.maximum(matrix @ prices, 1e-9))
     return found
 
 
