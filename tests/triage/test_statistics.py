@@ -192,3 +192,17 @@ def test_requests_that_came_to_a_full_engine_are_associated_with_it() -> None:
     slow[one.work.rows[one.excess >= np.quantile(one.excess, 0.95)]] = True
     first = associations(frame, slow, extra=load)[0]
     assert first.dimension in DIMENSIONS
+
+
+def test_a_second_culprit_does_not_hide_the_first() -> None:
+    machine = Machine(sequences=24)
+    made = scenario("two", 61, span=90.0, machine=machine, removals=False)
+    work = works(made.frame)[0]
+    size = sizes(work, costing(work).cost)
+    one, two = (work.tenants.index(name) for name in made.culprits)
+    together, apart = change(work, size, one), change(work, size, one, apart=(one, two))
+    assert together is not None
+    assert apart is not None
+    assert apart.lift == together.lift
+    assert apart.others <= together.others
+    assert apart.own >= 2.0

@@ -7,7 +7,7 @@ slow seconds, ``MOST_REPLAYED`` requests at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -222,16 +222,19 @@ def healthy(one: Study) -> Removed:
     return Removed(float(book.engine[rows].sum()), float(book.excess[rows].sum()), replayed=False)
 
 
-def changed(one: Study, tenant: int, *, tested: bool = True) -> Change | None:
+def changed(
+    one: Study, tenant: int, *, tested: bool = True, apart: Collection[int] = ()
+) -> Change | None:
     """The stretch in which a tenant's load stands out most, around the slow requests.
 
     Args:
         one: The study.
         tenant: The tenant.
         tested: Whether to test that against chance.
+        apart: Tenants that are suspects themselves, and no measure of what the others did.
     """
     part = one.work.take(_context(one.work, one.book.rows))
-    return change(part, sizes(part, one.costing.cost), tenant, tested=tested)
+    return change(part, sizes(part, one.costing.cost), tenant, tested=tested, apart=apart)
 
 
 def overlap(one: Study, tenant: int, found: Change) -> float:

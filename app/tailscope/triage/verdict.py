@@ -198,7 +198,8 @@ def _attribution(costings: tuple[Costing, ...], studies: list[Study]) -> Attribu
     sick = any(one.accused for one in ill)
     tenants = _tenants(studies)
     agreed = _agree(tenants)
-    suspects = [_tenant(studies, held, sick, agreed) for held in tenants]
+    heavy = [held.main[1] for held in tenants if held.heavy]
+    suspects = [_tenant(held, heavy, sick, agreed) for held in tenants]
     ranked = sorted([*ill, *suspects], key=lambda one: (not one.accused, -_weight(one)))
     return Attribution(
         costings=costings,
@@ -268,9 +269,9 @@ def _ledger(studies: list[Study], tenant: int) -> tuple[float, float, int, Study
     return sum(owed), excess, victims, studies[int(np.argmax(owed))]
 
 
-def _tenant(studies: list[Study], held: Held, sick: bool, agreed: bool) -> Suspect:
+def _tenant(held: Held, heavy: list[int], sick: bool, agreed: bool) -> Suspect:
     one, tenant = held.main
-    found = changed(one, tenant, tested=held.heavy)
+    found = changed(one, tenant, tested=held.heavy, apart=heavy)
     during = overlap(one, tenant, found) if found else 0.0
     spared = spared_by(held, found, during, sick)
     if not spared and _slowed(one, tenant) < VICTIMS:
