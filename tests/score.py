@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import multiprocessing
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ class Score:
     engine_slow: bool
     engine_accused: bool
     told: dict[str, float]
+    sure: frozenset[str]
     truth: dict[str, float]
     loss: float
 
@@ -46,6 +48,11 @@ class Score:
     def errors(self) -> list[float]:
         """Told less true removal share, for every tenant with both."""
         return [self.told[name] - true for name, true in self.truth.items() if name in self.told]
+
+    @property
+    def sure_errors(self) -> list[float]:
+        """The same for tenants with grade A or B."""
+        return [self.told[name] - true for name, true in self.truth.items() if name in self.sure]
 
     @property
     def matters(self) -> bool:
@@ -76,6 +83,7 @@ def score(
         slow,
         any(one.accused for one in found.suspects if one.kind == "engine"),
         {one.name: one.removal_share for one in tenants},
+        frozenset(one.name for one in tenants if one.grade in "AB"),
         truth,
         min((one.fidelity.loss for one in found.studies if one.fidelity), default=float("nan")),
     )
@@ -162,7 +170,7 @@ def _line(group: str, scores: list[Score]) -> str:
     false = sum(bool(one.accused) for one in nulls)
     engines = sum(one.engine_slow == one.engine_accused for one in scores)
     errors = np.abs([error for one in scores for error in one.errors] or [0.0])
-    good = np.abs([e for one in scores if one.grade in "AB" for e in one.errors] or [0.0])
+    good = np.abs([error for one in scores for error in one.sure_errors] or [0.0])
     grades = "".join(f" {g}{sum(one.grade == g for one in scores)}" for g in "ABCD")
     return (
         f"{group:<10}{len(scores):>5}{f'{top}/{len(attacked)}':>8}"
@@ -189,8 +197,8 @@ def mistakes(scores: list[Score]) -> list[str]:
                 )
         if one.engine_slow != one.engine_accused:
             found.append(f"{one.name}: engine slow {one.engine_slow}, told {one.engine_accused}")
-        worst = max(one.errors, key=abs, default=0.0)
-        if one.grade in "AB" and abs(worst) > 0.15:
+        worst = max(one.sure_errors, key=abs, default=0.0)
+        if abs(worst) > 0.15:
             found.append(f"{one.name}: grade {one.grade}, error {worst:+.2f}, loss {one.loss:.3f}")
     return found
 
@@ -215,7 +223,9 @@ def main() -> None:
         for kind in given.kinds.split(",")
     ]
     with multiprocessing.Pool(given.jobs) as pool:
-        scores += pool.map(generated, jobs, chunksize=1)
+        for number, one in enumerate(pool.imap(generated, jobs), 1):
+            print(f"{number} of {len(jobs)}: {one.name}", file=sys.stderr, flush=True)
+            scores.append(one)
     print(table(scores))
     print("\n".join(mistakes(scores)))
 

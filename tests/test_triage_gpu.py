@@ -14,9 +14,9 @@ from tailscope.catalogue import METRICS
 from tailscope.catalogue.nvml import REASONS
 from tailscope.records.samples import Sample
 from tailscope.triage import gpu as triage
-from tailscope.triage.analysis import analyse
 from tailscope.triage.coincidence import beside
 from tailscope.triage.counters import Reads, held, spans, steps, within
+from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.gpusentence import MAX_SAID, during, health, statements, suspicions
 from tailscope.triage.hardware import Gpu, Span, Trouble
 from tailscope.triage.report import report
@@ -469,8 +469,8 @@ def analysed(*boards: Board) -> dict[str, Any]:
     seconds = (last - begin) // SECOND + 5
     samples = [sample for one in boards for sample in one.samples(begin, seconds)]
     gpus = triage.examine(frame(samples), first, last)
-    finding = analyse(rows, Scope(), gpus=gpus)
-    shape: dict[str, Any] = json.loads(json.dumps(report(finding), allow_nan=False))
+    found = Diagnosis(rows, gpus=gpus)
+    shape: dict[str, Any] = json.loads(json.dumps(report(found), allow_nan=False))
     return shape
 
 
@@ -498,7 +498,7 @@ def test_the_report_keeps_a_gpu_without_trouble_out_of_the_suspects() -> None:
 
 
 def test_the_report_has_no_gpus_without_samples() -> None:
-    plain = report(analyse(recorded.frame(), Scope()))
+    plain = report(Diagnosis(recorded.frame()))
     assert "gpus" not in plain
     assert analysed() == json.loads(json.dumps(plain))
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tailscope.triage import blame
 from tailscope.triage.ledger import accounts, ledger, matrix
-from tailscope.triage.residual import residual
-from tailscope.triage.study import costing
+from tailscope.triage.study import costing, slowdown
 from tailscope.triage.work import works
 
 seconds = st.integers(0, 30_000_000).map(lambda micros: micros / 1e6)
@@ -40,7 +39,7 @@ COLUMNS = (
 )
 
 
-def _frame(made: list[tuple[object, ...]]) -> pd.DataFrame:
+def framed(made: list[tuple[object, ...]]) -> pd.DataFrame:
     frame = pd.DataFrame(made, columns=list(COLUMNS))
     stages = [name for name in COLUMNS if name.endswith("_seconds")]
     frame["total_seconds"] = frame[stages].sum(axis=1)
@@ -52,9 +51,9 @@ def _frame(made: list[tuple[object, ...]]) -> pd.DataFrame:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=60))
 def test_the_ledger_adds_up_on_every_row(made: list[tuple[object, ...]]) -> None:
-    for work in works(_frame(made)):
+    for work in works(framed(made)):
         found = costing(work)
-        slow = residual(work, found.expected)
+        slow = slowdown(found)
         books = accounts(work, found.cost)
         every = np.arange(len(work))
         book = ledger(work, found.cost, found.alone, books, slow, every)
@@ -68,7 +67,7 @@ def test_the_ledger_adds_up_on_every_row(made: list[tuple[object, ...]]) -> None
 @settings(max_examples=40, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=60))
 def test_the_matrix_of_all_requests_loses_no_second(made: list[tuple[object, ...]]) -> None:
-    for work in works(_frame(made)):
+    for work in works(framed(made)):
         found = costing(work)
         books = accounts(work, found.cost)
         seen = blame.matrix(work, found.cost, found.alone, books)

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 from tailscope.triage.capacity import capacity
-from tailscope.triage.cause import Cause, cause
-from tailscope.triage.fixes import Case, fixes, play, trials
+from tailscope.triage.cause import Cause, explain
+from tailscope.triage.fixes import fixes, play
+from tailscope.triage.outside import Outside
+from tailscope.triage.recipes import at_hand, batch, queue_timeout
 from tailscope.triage.replay import Fidelity
 from tailscope.triage.study import Study
+from tailscope.triage.suspects import OUTSIDE, ranked
+from tailscope.triage.trials import Case, trials
 from tailscope.triage.verdict import Attribution, attribute
 from tests.simulated.engine import Machine, Request
 from tests.simulated.engine import play as step_by_step
@@ -51,6 +55,8 @@ def test_separating_the_culprit_helps_most_and_the_price_is_shown(
     assert near is not None
     helpful = fixes(case, near)
     assert helpful[0].gain > 0.3
+    assert helpful[0].helps
+    assert not helpful[-1].helps
     assert "separate" in [fix.name for fix in helpful]
     gains = [fix.gain for fix in helpful]
     assert gains == sorted(gains, reverse=True)
@@ -100,6 +106,39 @@ def _real(case: Case, machine: Machine, everybody: bool) -> np.ndarray:
     return seconds
 
 
+def test_a_second_engine_and_a_second_try_are_played(case: Case) -> None:
+    case = replace(case, replicas=2)
+    found = {trial.name: play(case, trial) for trial in trials(case)}
+    # Half of the load each: no request can be much slower, and the queue is gone.
+    assert found["replica"].gain > 0.3
+    hedged = found["hedging"]
+    assert hedged.after.p99 < hedged.before.p99 * 1.2
+    assert not any(trial.name == "hedging" for trial in trials(replace(case, replicas=1)))
+
+
+def test_timeouts_are_in_two_layers_and_say_who_is_cut(case: Case) -> None:
+    found = {trial.name: trial for trial in trials(case)}
+    assert found["queue_timeout"].sent.patience < 1e6
+    cut = found["generation_timeout"]
+    assert cut.cut == int(cut.paying.sum()) > 0
+    assert sum(cut.sent.output) < sum(case.sent.output)
+    assert play(case, found["queue_timeout"]).lost > 0
+
+
+def test_second_attempts_that_are_not_sent_are_a_fix(case: Case) -> None:
+    assert not any(trial.name == "no_retries" for trial in trials(case))
+    again = replace(case, repeated=case.suspected)
+    fix = play(again, next(trial for trial in trials(again) if trial.name == "no_retries"))
+    assert fix.gain > 0.3
+    assert fix.payers_after is None
+
+
+def test_settings_are_for_the_engine_at_hand() -> None:
+    assert at_hand(batch(8), {"sglang"}) == {"sglang": "--max-running-requests 8"}
+    assert at_hand(batch(8), set()).keys() == {"vllm", "sglang", "trtllm"}
+    assert at_hand(queue_timeout(2.0), {"vllm"}).keys() == {"litellm", "gateway"}
+
+
 def test_more_load_is_never_faster_and_has_a_knee(found: Attribution, case: Case) -> None:
     near = found.studies[0].fidelity
     assert near is not None
@@ -115,10 +154,20 @@ def test_more_load_is_never_faster_and_has_a_knee(found: Attribution, case: Case
 
 
 def test_the_cause_names_the_tenant_and_what_it_did(found: Attribution) -> None:
-    told = cause(found)
+    told = explain(found, ranked(found, 0, (), None))
     assert told is not None
     assert told.cause is Cause.TENANT
-    assert "prompts" in told.evidence[0]
-    outside = cause(found, outside_seconds=10 * found.excess_seconds)
-    assert outside is not None
-    assert outside.cause is Cause.OUTSIDE
+    assert told.suspect is found.suspects[0]
+    assert "prompts" in told.evidence[0].fact
+    assert 0.3 < told.share <= 1.05
+
+
+def test_what_clients_lost_elsewhere_is_not_the_engines(found: Attribution) -> None:
+    elsewhere = Outside(100, 0.01, 10 * found.excess_seconds, found.excess_seconds)
+    suspects = ranked(found, 0, (), elsewhere)
+    told = explain(found, suspects)
+    assert told is not None
+    assert told.cause is Cause.OUTSIDE
+    assert suspects[0].name == OUTSIDE
+    little = Outside(100, 0.01, 0.1 * found.excess_seconds, found.excess_seconds)
+    assert not ranked(found, 0, (), little)[-1].accused

@@ -6,9 +6,12 @@ import numpy as np
 import pandas as pd
 
 from tailscope.triage.cohort import associations
+from tailscope.triage.company import DIMENSIONS, company
 from tailscope.triage.comparison import Outcome, compare
+from tailscope.triage.correlation import correlation
 from tailscope.triage.lift import change, sizes
 from tailscope.triage.offline import outliers
+from tailscope.triage.retries import retries
 from tailscope.triage.study import costing
 from tailscope.triage.survival import percentile, timeout
 from tailscope.triage.work import works
@@ -140,3 +143,66 @@ def test_the_stretch_of_a_burst_is_found_and_a_steady_tenant_has_none() -> None:
     assert found.own > 2.0
     quiet = [change(work, size, one) for one in range(len(work.tenants)) if one != culprit]
     assert sum(one is not None and one.p <= 0.01 for one in quiet) <= 1
+
+
+def test_the_load_that_the_excess_follows_correlates_and_another_does_not() -> None:
+    made = scenario("flood", 61, span=90.0, machine=Machine(sequences=24), removals=False)
+    one = costing(works(made.frame)[0])
+    work, size = one.work, sizes(one.work, one.cost)
+    slow = one.excess >= np.quantile(one.excess, 0.95)
+    culprit = work.tenants.index(made.culprits[0])
+    found = correlation(work, one.excess, size, culprit, slow)
+    assert found is not None
+    assert found.r > 0.5
+    assert found.p <= 0.05
+    assert found.beside is not None
+    assert found.beside > 1.2
+    random = np.random.default_rng(5)
+    chance = correlation(work, random.exponential(1, len(work)), size, culprit, slow)
+    assert chance is not None
+    assert chance.p > 0.05
+    assert correlation(work.take(np.arange(3)), one.excess[:3], size[:3], culprit, slow[:3]) is None
+
+
+def test_attempts_beyond_the_first_and_abandoned_work_are_counted() -> None:
+    frame = pd.DataFrame(
+        {
+            "tenant": ["a", "a", "b", None],
+            "attempt": [1, 2, 3, 1],
+            "total_seconds": [2.0, 3.0, 5.0, 10.0],
+            "client_seconds": [2.1, 3.1, np.nan, 4.0],
+        }
+    )
+    found = retries(frame)
+    assert (found.attempts, found.seconds, found.share) == (2, 8.0, 0.4)
+    assert found.tenants == (("a", 1), ("b", 1))
+    assert (found.abandoned, found.abandoned_seconds) == (1, 6.0)
+    assert found.any
+    assert not retries(frame.iloc[:1]).any
+
+
+def test_requests_that_came_to_a_full_engine_are_associated_with_it() -> None:
+    made = scenario("flood", 61, span=90.0, machine=Machine(sequences=24), removals=False)
+    frame = made.frame.sort_values("arrived_ns", ignore_index=True)
+    one = costing(works(frame)[0])
+    load = company([one], len(frame))
+    assert load["running at arrival"].max() <= 24
+    assert (load >= 0).all(axis=None)
+    slow = np.zeros(len(frame), dtype=bool)
+    slow[one.work.rows[one.excess >= np.quantile(one.excess, 0.95)]] = True
+    first = associations(frame, slow, extra=load)[0]
+    assert first.dimension in DIMENSIONS
+
+
+def test_a_second_culprit_does_not_hide_the_first() -> None:
+    machine = Machine(sequences=24)
+    made = scenario("two", 61, span=90.0, machine=machine, removals=False)
+    work = works(made.frame)[0]
+    size = sizes(work, costing(work).cost)
+    one, two = (work.tenants.index(name) for name in made.culprits)
+    together, apart = change(work, size, one), change(work, size, one, apart=(one, two))
+    assert together is not None
+    assert apart is not None
+    assert apart.lift == together.lift
+    assert apart.others <= together.others
+    assert apart.own >= 2.0

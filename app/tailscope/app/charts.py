@@ -196,7 +196,7 @@ def slow_seconds(finding: Finding) -> Drawing | None:
         y=alt.Y("stage:N", sort=order, title=None),
         x=alt.X(
             "seconds:Q",
-            title="time above the usual (s)",
+            title="time above what they take alone (s)",
             scale=alt.Scale(domain=[0, room or 1.0]),
             axis=alt.Axis(tickCount=4),
         ),

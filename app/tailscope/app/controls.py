@@ -78,7 +78,7 @@ def choice(seconds: float | None, names: Mapping[str, Sequence[str]]) -> Choice:
         index=SLOW.index(DEFAULT_SLOW),
         key="slow",
         bind="query-params",
-        help="By a percentile: longer above the usual for its size than this part of the "
+        help="By a percentile: longer above what it would take alone than this part of the "
         "requests, and by 0.3 s at least. By seconds: this total time or more.",
     )
     tenants, models, servers = (_filter(name, names[name]) for name in _FILTERS)

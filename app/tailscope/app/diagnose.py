@@ -19,7 +19,7 @@ from tailscope.app.timespan import duration, instant
 from tailscope.errors import UsageError
 from tailscope.records.reader import Reader, ReaderError, join_records
 from tailscope.records.recordfile import LeftOut, read_records
-from tailscope.triage.analysis import analyse
+from tailscope.triage.diagnosis import Diagnosis, Options
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.report import report
 from tailscope.triage.scope import Scope
@@ -27,6 +27,9 @@ from tailscope.triage.slow import SlowRule
 from tailscope.triage.words import moment
 
 T = TypeVar("T")
+
+LONG = 20_000
+"""From so many requests on, what is done is said even where nobody watches a terminal."""
 
 _MAX_NS = 2**63 - 1
 
@@ -43,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--slow",
         default="p95",
         metavar="p95|TIME",
-        help="slow is what took longer above the usual for its size than this percentile, or "
+        help="slow is what took longer above what it would take alone than this percentile, or "
         "what took this time or more in all, such as 2.5s (default %(default)s)",
     )
     parser.add_argument("--since", metavar="TIME", help="the last 15m, 1h, 2d ... up to now")
@@ -54,26 +57,63 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", action="append", default=[], help="judge its requests alone")
     parser.add_argument("--model", action="append", default=[], help="this model alone")
     parser.add_argument("--server", action="append", default=[], help="this server alone")
+    parser.add_argument(
+        "--offline",
+        action="append",
+        default=[],
+        metavar="TENANT",
+        help="its work is offline: judged by its own measure; may be given several times",
+    )
+    parser.add_argument(
+        "--objective", metavar="TIME", help="p99 of the total time that is promised, such as 10s"
+    )
+    parser.add_argument(
+        "--changed",
+        metavar="TIME",
+        help="something was changed at this time: compare what came before with what came after",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="compare less than 30 minutes with --changed, too"
+    )
     parser.add_argument("--json", action="store_true", help="for machines; all that is known")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the finding; 0 says that it ran, whatever it found."""
-    scope = _scope(arguments)
+    """Print the diagnosis; 0 says that it ran, whatever it found."""
+    options = _options(arguments)
+    scope = options.scope
     rejected: Mapping[str, int] = {}
     if arguments.requests:
         frame, rejected = _from_file(Path(arguments.requests))
         gpus: tuple[Gpu, ...] = ()
     else:
         frame, gpus = _from_store(Path(arguments.data), scope)
-    finding = analyse(frame, scope, rejected, gpus)
+    progress = _tell if sys.stderr.isatty() or len(frame) >= LONG else None
+    found = Diagnosis(frame, options, rejected=rejected, gpus=gpus, progress=progress)
     if arguments.json:
-        print(json.dumps(report(finding), indent=2, ensure_ascii=False))
+        print(json.dumps(report(found), indent=2, ensure_ascii=False))
         return 0
-    print(render(finding))
-    if not finding.window.requests:
+    print(render(found))
+    if not found.finding.window.requests:
         print(_elsewhere(arguments, scope, frame))
     return 0
+
+
+def _tell(text: str) -> None:
+    print(f"{text} ...", file=sys.stderr, flush=True)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    objective = _parsed("--objective", arguments.objective, SlowRule.parse)
+    if objective is not None and objective.seconds is None:
+        raise UsageError(f"--objective {arguments.objective}: give a time, such as 10s")
+    return Options(
+        scope=_scope(arguments),
+        offline=frozenset(arguments.offline),
+        objective=None if objective is None else objective.seconds,
+        changed_ns=_parsed("--changed", arguments.changed, instant),
+        force=arguments.force,
+    )
 
 
 def _scope(arguments: argparse.Namespace) -> Scope:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from tailscope.app.gpus import examined
 from tailscope.records.reader import Reader
-from tailscope.triage.analysis import analyse
+from tailscope.triage.diagnosis import Diagnosis, Options
 from tailscope.triage.finding import Finding
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.identity import arrival, find
@@ -43,7 +43,7 @@ SETTLED_NS = 60 * 10**9
 
 _KEPT = 3
 _SAMPLES = 8
-_FINDINGS = 16
+_DIAGNOSES = 8
 
 
 class Loaded:
@@ -56,6 +56,7 @@ class Loaded:
         cost: Seconds that reading and the first analysis took.
         gpus: What the GPUs went through in the window.
         names: What the frame holds of each column that can be filtered by.
+        lock: Held while a part of a diagnosis is computed.
     """
 
     def __init__(
@@ -73,22 +74,30 @@ class Loaded:
         self.at = at
         self.cost = 0.0
         self.names = {name: sorted(map(str, named(frame, name).unique())) for name in FILTERS}
-        self._findings: OrderedDict[Scope, Finding] = OrderedDict()
-        self._lock = threading.Lock()
+        self._diagnoses: OrderedDict[Scope, Diagnosis] = OrderedDict()
+        self.lock = threading.RLock()
 
     @property
     def pause(self) -> float:
         """Seconds after which a fresh read is worth what it costs."""
         return max(MIN_AGE, self.cost / COST_SHARE)
 
+    def diagnosis(self, scope: Scope) -> Diagnosis:
+        """What there is to say about a part of the window, as far as it was asked for.
+
+        Its parts are computed when they are first read: read them under ``lock``.
+        """
+        with self.lock:
+            if scope not in self._diagnoses:
+                while len(self._diagnoses) >= _DIAGNOSES:
+                    self._diagnoses.popitem(last=False)
+                self._diagnoses[scope] = Diagnosis(self.frame, Options(scope), gpus=self.gpus)
+            return self._diagnoses[scope]
+
     def finding(self, scope: Scope) -> Finding:
-        """What there is to say about a part of the window."""
-        with self._lock:
-            if scope not in self._findings:
-                while len(self._findings) >= _FINDINGS:
-                    self._findings.popitem(last=False)
-                self._findings[scope] = analyse(self.frame, scope, gpus=self.gpus)
-            return self._findings[scope]
+        """Percentiles, slow requests and tenants of a part of the window; nobody is named."""
+        with self.lock:
+            return self.diagnosis(scope).finding
 
 
 class Source:

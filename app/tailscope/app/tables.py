@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ import streamlit as st
 from tailscope.triage.finding import Finding
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.quantiles import LEVELS, Quantile, Quantiles
+from tailscope.triage.verdict import Suspect
 from tailscope.triage.words import seconds
 
 _SECONDS = "%.3f s"
@@ -83,13 +85,18 @@ def by_stage_columns() -> dict[str, Any]:
         "slow": number(
             "Slow seconds",
             format="%.1f s",
-            help="Time of the slow requests above what is usual for their size.",
+            help="Time of the slow requests above what they would take alone.",
         ),
     }
 
 
-def by_tenant(finding: Finding) -> pd.DataFrame:
-    """Load and percentiles of each tenant."""
+def by_tenant(finding: Finding, suspects: Sequence[Suspect] = ()) -> pd.DataFrame:
+    """Load and percentiles of each tenant, and its part in the slow seconds of the others."""
+    shares = {
+        one.name: (one.ledger_share, max(one.removal_share, 0.0))
+        for one in suspects
+        if one.kind == "tenant"
+    }
     return pd.DataFrame(
         [
             {
@@ -101,13 +108,14 @@ def by_tenant(finding: Finding) -> pd.DataFrame:
                 "input_tokens": load.input_tokens,
                 "output_tokens": load.output_tokens,
                 "slot_share": _percent(load.slot_share),
-                "slot_share_slow": _percent(load.slot_share_slow),
+                "held": _percent(shares[load.name][0]) if load.name in shares else None,
+                "saves": _percent(shares[load.name][1]) if load.name in shares else None,
             }
             for load in finding.tenants
         ],
         columns=[
             *("tenant", "requests", "slow", *LEVELS, "ttft_p99"),
-            *("input_tokens", "output_tokens", "slot_share", "slot_share_slow"),
+            *("input_tokens", "output_tokens", "slot_share", "held", "saves"),
         ],
     )
 
@@ -132,14 +140,22 @@ def by_tenant_columns() -> dict[str, Any]:
             width="small",
             help="Part of the places in the batch that it held, over the window.",
         ),
-        "slot_share_slow": share(
-            "Beside slow",
+        "held": share(
+            "Held",
             format="%.0f %%",
             min_value=0,
             max_value=100,
             width="small",
-            help="The same, while the slow requests were in their slowest stage. "
-            "An association in time, not a proof.",
+            help="Part of the slow seconds of the others in which its work held the engine.",
+        ),
+        "saves": share(
+            "Without it",
+            format="%.0f %%",
+            min_value=0,
+            max_value=100,
+            width="small",
+            help="Part of the slow seconds of the others that would not have been without it. "
+            "A large tenant has a large part; it is accused only if its load changed, too.",
         ),
     }
 
@@ -179,8 +195,8 @@ def slow_requests_columns(finding: Finding) -> dict[str, Any]:
             "Arrived (UTC)", format="HH:mm:ss", timezone="UTC"
         ),
         "total": number("Total", format=_SECONDS),
-        "excess": number("Excess", format=_SECONDS, help="Time above what is usual for its size."),
-        "stage": text("Stage", help="Stage with the most time above the usual."),
+        "excess": number("Excess", format=_SECONDS, help="Time above what it would take alone."),
+        "stage": text("Stage", help="Stage with the most excess."),
         **{
             f"{stage}_seconds": number(stage.capitalize(), format=_SECONDS)
             for stage in finding.latency.stages

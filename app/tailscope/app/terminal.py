@@ -1,17 +1,21 @@
-"""The finding as text for a terminal."""
+"""The diagnosis as text for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tailscope.triage.capacity import Capacity
+from tailscope.triage.comparison import Comparison
+from tailscope.triage.diagnosis import Diagnosis, Graded, Offline
 from tailscope.triage.finding import Finding, SlowRequest
 from tailscope.triage.gpusentence import health
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import Quantiles
-from tailscope.triage.sentence import headline, verdict
-from tailscope.triage.words import moment, percent, seconds
+from tailscope.triage.sentence import headline, level, slowness
+from tailscope.triage.verdict import Suspect
+from tailscope.triage.words import moment, percent, plural, seconds
 
 SHOWN = 10
 """Tenants and requests that are shown; --json has them all."""
@@ -19,19 +23,114 @@ SHOWN = 10
 _NONE = "-"
 
 
-def render(finding: Finding) -> str:
+def render(found: Diagnosis) -> str:
     """Write the sentences and the tables; tables without a row are left out."""
-    blocks = [
-        "\n".join(
-            [headline(finding), *verdict(finding), *health(finding.gpus, finding.window.start_ns)]
-        )
-    ]
+    finding = found.finding
+    blocks = ["\n".join(filter(None, _said(found)))]
     if finding.window.requests:
-        blocks += [_latency(finding), _tenants(finding.tenants), _slowest(finding.slow.slowest)]
+        blocks += [
+            _latency(finding),
+            _suspects(found.suspects),
+            _fixes(found.fixes),
+            _capacity(found.capacity()),
+            _comparison(found.comparison),
+            _offline(found.offline),
+            _tenants(finding.tenants),
+            _slowest(finding.slow.slowest),
+        ]
     blocks.append(_gpus(finding.gpus))
     if said := notes(finding):
         blocks.append("Note: " + "\n      ".join(said))
     return _safe("\n\n".join(filter(None, blocks)))
+
+
+def _said(found: Diagnosis) -> list[str]:
+    finding = found.finding
+    health_ = health(finding.gpus, finding.window.start_ns)
+    said = [headline(finding), *slowness(finding)]
+    if finding.window.requests:
+        found.attribution  # noqa: B018 - the replay comes first: the verdict builds on it
+        said.append(found.verdict)
+    return [*said, *health_]
+
+
+def _suspects(suspects: Sequence[Suspect]) -> str:
+    table = _table(
+        ("suspect", "kind", "held", "without it", "saves", "lift", "grade", "accused"),
+        [
+            (
+                one.name,
+                one.kind,
+                percent(one.ledger_share),
+                f"-{percent(max(one.removal_share, 0.0))}",
+                seconds(max(one.removal_seconds, 0.0)),
+                _NONE if one.lift is None else f"{one.lift:.1f}",
+                one.grade,
+                "yes" if one.accused else f"no: {one.spared}",
+            )
+            for one in suspects[:SHOWN]
+        ],
+        left=(0, 1, 7),
+    )
+    return table + _more(len(suspects), "suspects")
+
+
+def _fixes(fixes: Sequence[Graded]) -> str:
+    blocks = []
+    for one in fixes[:SHOWN]:
+        fix = one.fix
+        paid = ""
+        if fix.payers_before is not None and fix.payers_after is not None:
+            before, after = fix.payers_before.p99, fix.payers_after.p99
+            paid = f"; {fix.payers}: {seconds(before)} to {seconds(after)}"
+        elif fix.payers != "nobody":
+            paid = f"; pays: {fix.payers}"
+        lost = f"; {plural(fix.lost, 'request')} cut short" if fix.lost else ""
+        tail = f"p99 {seconds(fix.before.p99)} to {seconds(fix.after.p99)}"
+        lines = [f"{fix.change} {tail}{paid}{lost} (grade {one.grade})."]
+        lines += [f"    {where}: {text}" for where, text in one.config.items()]
+        blocks.append("\n".join(lines))
+    return "\n".join(["What would have helped, by replay:", *blocks]) if blocks else ""
+
+
+def _capacity(found: Capacity | None) -> str:
+    if found is None:
+        return ""
+    points = ", ".join(f"{point.factor:g} times {seconds(point.p99)}" for point in found.points)
+    said = f"p99 at multiples of this load, by replay: {points}."
+    if found.knee is not None:
+        said += f" p95 doubles at {found.knee:.2f} times."
+    if found.headroom is not None:
+        said += f" The objective holds up to {found.headroom:.2f} times."
+    return said
+
+
+def _comparison(found: Comparison | None) -> str:
+    if found is None:
+        return ""
+    reasons = f" ({'; '.join(found.reasons)})" if found.reasons else ""
+    lines = [f"Before and after the change: {found.outcome.value}{reasons}."]
+    lines += [
+        f"    p{100 * one.level:g}: {seconds(one.before)} to {seconds(one.after)}, p = {one.p:.3f}"
+        for one in found.shifts
+    ]
+    return "\n".join(lines)
+
+
+def _offline(found: Offline | None) -> str:
+    if found is None:
+        return ""
+    lines = [
+        f"Moving offline tenant {name} away saves the others {percent(max(share, 0.0))} of their "
+        "slow seconds."
+        for name, share in found.relief.items()
+    ]
+    lines += [
+        f"Offline request of {one.tenant}: {seconds(one.seconds)}, usually {seconds(one.usual)}; "
+        f"{one.reason}."
+        for one in found.outliers[:SHOWN]
+    ]
+    return "\n".join(lines)
 
 
 def _safe(text: str) -> str:
@@ -39,17 +138,15 @@ def _safe(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out columns: the first to the left, the others to the right."""
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Lay out columns: some to the left, the others to the right."""
     if not rows:
         return ""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(
         "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
+            cell.ljust(width) if place in left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in (head, *rows)
     )
@@ -58,7 +155,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _levels(values: Quantiles | None) -> list[str]:
     if values is None:
         return [_NONE] * 3
-    return [seconds(level.value) for level in (values.p50, values.p95, values.p99)]
+    return [level(one) for one in (values.p50, values.p95, values.p99)]
 
 
 def _interval(values: Quantiles) -> str:
@@ -99,7 +196,7 @@ def _tenants(tenants: Sequence[TenantLoad]) -> str:
     table = _table(
         (
             *("tenant", "requests", "slow", "p50", "p95", "p99"),
-            *("tokens in", "out", "batch", "beside slow"),
+            *("tokens in", "out", "batch"),
         ),
         [
             (
@@ -110,7 +207,6 @@ def _tenants(tenants: Sequence[TenantLoad]) -> str:
                 _NONE if load.input_tokens is None else f"{load.input_tokens:,}",
                 _NONE if load.output_tokens is None else f"{load.output_tokens:,}",
                 _NONE if load.slot_share is None else percent(load.slot_share),
-                _NONE if load.slot_share_slow is None else percent(load.slot_share_slow),
             )
             for load in tenants[:SHOWN]
         ],
@@ -121,7 +217,7 @@ def _tenants(tenants: Sequence[TenantLoad]) -> str:
 def _slowest(requests: Sequence[SlowRequest]) -> str:
     table = _table(
         (
-            *("slowest request", "tenant", "arrived", "total", "above usual"),
+            *("slowest request", "tenant", "arrived", "total", "excess"),
             *("mostly in", "tokens in", "out"),
         ),
         [

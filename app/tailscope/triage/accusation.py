@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.lift import Change
 from tailscope.triage.study import Study
+from tailscope.triage.words import percent
 
 REMOVAL = 0.35
 LEDGER = 0.20
@@ -59,6 +60,11 @@ class Held:
     main: tuple[Study, int]
 
     @property
+    def heavy(self) -> bool:
+        """Whether ledger and removal carry enough for an accusation."""
+        return self.removal_share >= REMOVAL and self.ledger_share >= LEDGER
+
+    @property
     def ledger_share(self) -> float:
         """Seconds of the ledger as a share of the others' excess."""
         return self.ledger / self.excess if self.excess > 0 else 0.0
@@ -74,13 +80,15 @@ def spared_by(held: Held, found: Change | None, during: float, sick: bool) -> st
     if held.name == UNKNOWN_TENANT:
         return "these requests do not say whose they are"
     if held.removal_share < REMOVAL:
-        return f"without it only {held.removal_share:.0%} of the excess would go away"
+        return f"without it only {percent(held.removal_share)} of the slow seconds would go away"
     if held.ledger_share < LEDGER:
-        return f"its work held the engine for only {held.ledger_share:.0%} of the excess"
+        return f"its work held the engine for only {percent(held.ledger_share)} of the slow seconds"
     if found is None:
         return "it has too few requests to compare its load with its own past"
-    if found.p > CHANCE or found.lift < LIFT:
+    if found.lift < LIFT:
         return "its load was as usual: it is large, not new"
+    if found.p > CHANCE:
+        return f"bursts of {found.lift:.1f} times its usual work are a habit of its own"
     if found.others >= SURGE and found.lift < OWN_IN_SURGE * found.others:
         return "the load of most others rose as well"
     if found.own < LIFT:

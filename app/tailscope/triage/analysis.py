@@ -1,4 +1,4 @@
-"""From a frame of requests and a scope to the finding."""
+"""From a frame of requests and a scope to the finding: what is said without naming anybody."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import loads
 from tailscope.triage.quality import quality
 from tailscope.triage.quantiles import Quantiles, quantiles
-from tailscope.triage.scope import Scope, measured
-from tailscope.triage.slow import Slowness, slowness
+from tailscope.triage.reckoning import Reckoning
+from tailscope.triage.scope import Scope, cut_short, measured
 from tailscope.triage.slowest import slowest
 from tailscope.triage.stages import STAGES, Flags, column, floats, rows
+from tailscope.triage.survival import cut
+from tailscope.triage.survival import quantiles as censored_quantiles
+
+
+def judged(frame: pd.DataFrame, scope: Scope) -> Flags:
+    """Rows of a scope whose time is a latency."""
+    return scope.mine(frame) & measured(frame)
 
 
 def analyse(
     frame: pd.DataFrame,
     scope: Scope,
+    found: Reckoning,
     rejected: Mapping[str, int] | None = None,
     gpus: Iterable[Gpu] = (),
 ) -> Finding:
@@ -32,25 +40,21 @@ def analyse(
         frame: Every request that may have run in the scope's window: those that arrived before it
             but still ran add to the load.
         scope: What to look at.
+        found: Costs of all these requests, and the slow ones.
         rejected: Lines of an input file that were left out, by reason.
         gpus: What the GPUs went through in the window.
     """
     window = scope.window(frame) & scope.places(frame)
     chosen = window & scope.judged(frame)
     mine = rows(frame, chosen)
-    timed = window & measured(frame)
-    found = slowness(rows(frame, timed), chosen[timed], scope.slow)
-    judged = rows(frame, timed & chosen)
-    slow = _slow(judged, found.of(chosen[timed]), scope)
-    slow_rows = np.zeros(len(frame), np.bool_)
-    slow_rows[np.flatnonzero(timed)[found.mask]] = True
+    timed = rows(frame, chosen & measured(frame))
     return Finding(
         window=_window(mine, scope),
-        latency=_latency(judged),
-        slow=slow,
-        tenants=loads(frame, window, slow_rows, slow.stage),
-        quality=quality(mine, judged, rejected or {}),
-        gpus=beside(gpus, frame[slow_rows]),
+        latency=_latency(timed),
+        slow=_slow(frame, found, scope),
+        tenants=loads(frame, window, found.slow),
+        quality=quality(mine, timed, rejected or {}),
+        gpus=beside(gpus, frame[found.slow]),
     )
 
 
@@ -71,39 +75,39 @@ def _names(frame: pd.DataFrame, name: str) -> tuple[str, ...]:
     return tuple(sorted(map(str, frame[name].dropna().unique())))
 
 
-def _latency(judged: pd.DataFrame) -> Latency:
+def _latency(timed: pd.DataFrame) -> Latency:
     by_stage: dict[str, Quantiles] = {}
     for stage in STAGES:
-        if (found := quantiles(floats(judged, column(stage)))) is not None:
+        if (found := quantiles(floats(timed, column(stage)))) is not None:
             by_stage[stage] = found
+    total, given_up = floats(timed, "total_seconds"), cut_short(timed)
     return Latency(
-        total=quantiles(floats(judged, "total_seconds")),
-        ttft=quantiles(floats(judged, "ttft_seconds")),
-        client=quantiles(floats(judged, "client_seconds")),
+        total=censored_quantiles(total, given_up),
+        ttft=quantiles(floats(timed, "ttft_seconds")),
+        client=censored_quantiles(floats(timed, "client_seconds"), given_up),
         stages=MappingProxyType(by_stage),
+        cut=cut(total, given_up),
     )
 
 
-def _slow(judged: pd.DataFrame, found: Slowness, scope: Scope) -> Slow:
-    mask = found.mask
-    totals = found.excess[mask].sum(min_count=1).dropna()
+def _slow(frame: pd.DataFrame, found: Reckoning, scope: Scope) -> Slow:
+    mask = found.slow
+    stages = found.stages[mask]
+    by_stage = {
+        name: float(np.nansum(stages[:, place]))
+        for place, name in enumerate(STAGES)
+        if np.isfinite(stages[:, place]).any()
+    }
+    inferred = sum(
+        int((~part.costing.work.measured[part.slow]).sum()) for part in found.parts if by_stage
+    )
     return Slow(
         rule=scope.slow,
         threshold=found.threshold,
         requests=int(mask.sum()),
-        seconds=float(np.nansum(floats(judged, "total_seconds")[mask])),
-        excess_seconds=float(np.nansum(found.above[mask])),
-        by_stage=MappingProxyType({str(name): float(value) for name, value in totals.items()}),
-        typical=MappingProxyType(_typical(judged, mask)),
-        slowest=slowest(judged, found),
+        seconds=float(np.nansum(floats(frame, "total_seconds")[mask])),
+        excess_seconds=float(np.nansum(found.excess[mask])),
+        by_stage=MappingProxyType(by_stage),
+        inferred=inferred,
+        slowest=slowest(frame, found),
     )
-
-
-def _typical(judged: pd.DataFrame, mask: Flags) -> dict[str, tuple[float, float]]:
-    found = {}
-    for stage in STAGES:
-        values = floats(judged, column(stage))
-        slow, others = (part[~np.isnan(part)] for part in (values[mask], values[~mask]))
-        if len(slow) and len(others):
-            found[stage] = (float(np.median(slow)), float(np.median(others)))
-    return found

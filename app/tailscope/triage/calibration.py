@@ -19,8 +19,10 @@ and of decode, over the seconds measured.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -50,6 +52,10 @@ _NEAR = 0.005
 """A play that is nearer than this needs no better limits."""
 
 _CACHE = (0.85, 0.95, 1.05)
+_KEPT = 16
+"""Calibrations that are remembered: another filter, or another rule of what is slow, asks for the
+same one again."""
+
 _STAY = 0.9
 """Another limit is only taken for real if it lowers the loss to this fraction."""
 
@@ -87,6 +93,32 @@ def calibrate(
         known: Limits that are known, for example from the engine's own information; the scheduler
             is searched all the same.
     """
+    return _calibrated(_Problem(_digest(work, cost, speed, known), work, cost, speed, known))
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What is calibrated: equal if the digests are."""
+
+    digest: bytes
+    work: Work = field(compare=False)
+    cost: Cost = field(compare=False)
+    speed: Speed = field(compare=False)
+    known: Limits | None = field(compare=False)
+
+
+def _digest(work: Work, cost: Cost, speed: Speed, known: Limits | None) -> bytes:
+    arrays = (work.arrived, work.frontend, work.queue, work.prefill, work.decode)
+    sizes = (work.computed, work.cached, work.output)
+    found = hashlib.blake2b(repr((cost, speed, known)).encode())
+    for array in (*arrays, *sizes):
+        found.update(array.tobytes())
+    return found.digest()
+
+
+@lru_cache(maxsize=_KEPT)
+def _calibrated(problem: _Problem) -> Engine:
+    work, cost, speed, known = problem.work, problem.cost, problem.speed, problem.known
     trial = _Trial(work, delayed(load(work), cost.frontend), cost, speed)
     found = min(
         (_by_tokens(trial, scheduler, known) for scheduler in Scheduler), key=lambda one: one.loss

@@ -1,22 +1,25 @@
 """The cause of the slow requests, in one word of the field, with its evidence as numbers.
 
-The order is that of certainty: an accused engine, an accused tenant, then what the seconds say
-without a culprit. What nothing accounts for is called unexplained: that is an answer, too.
+The order is that of certainty: an accused engine or GPU, an accused tenant, then what the seconds
+say without a culprit. What nothing accounts for is called unexplained: that is an answer, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from tailscope.triage.lift import CACHE_DROP
 from tailscope.triage.verdict import Attribution, Suspect
+from tailscope.triage.words import percent
 
 _UNEXPLAINED = 0.5
 _OWN_SIZE = 0.75
-"""Share of the time of the longest requests that their own size takes: long, not slow."""
+"""Share of the slow requests' time that their own size takes: long, not slow."""
+
+_RANK = ("outside", "gpu", "engine", "tenant")
+"""Of several that are accused, the one that is nearest to the root of it."""
 
 
 class Cause(StrEnum):
@@ -29,23 +32,41 @@ class Cause(StrEnum):
     CACHE = "prefix cache misses"
     TENANT = "another tenant's load"
     ENGINE = "engine slow without load"
+    GPU = "GPU in trouble"
     OUTSIDE = "outside of the engine"
     UNEXPLAINED = "unexplained"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Evidence:
+    """One fact.
+
+    Attributes:
+        fact: As a sentence, with its number.
+        value: The number.
+        unit: Its unit: ``seconds``, ``share`` or ``times``.
+    """
+
+    fact: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
     """The cause and what speaks for it.
 
     Attributes:
         cause: The cause.
-        share: Part of the slow excess that it stands for.
-        evidence: Short sentences with numbers.
+        share: Part of the slow seconds that it stands for.
+        evidence: Facts with their numbers.
+        suspect: Who is accused; None if nobody is.
     """
 
     cause: Cause
     share: float
-    evidence: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+    suspect: Suspect | None = None
 
 
 _BY_MECHANISM = {
@@ -56,41 +77,40 @@ _BY_MECHANISM = {
 }
 
 
-def cause(found: Attribution, outside_seconds: float = 0.0) -> Finding | None:
+def explain(found: Attribution, suspects: Sequence[Suspect]) -> Explanation | None:
     """Name the cause of the slow requests; None if none is slow.
 
     Args:
         found: The attribution.
-        outside_seconds: Seconds of the same requests that clients saw and the engine did not.
+        suspects: Its suspects and those beyond engine and tenants.
     """
+    accused = sorted(
+        (one for one in suspects if one.accused),
+        key=lambda one: (_RANK.index(one.kind), -one.removal_share),
+    )
+    if accused and accused[0].kind == "outside":
+        return _outside(accused[0])
     if not found.slow or found.excess_seconds <= 0:
         return None
-    excess = found.excess_seconds
-    if outside_seconds > excess:
-        share = outside_seconds / (outside_seconds + excess)
-        text = f"clients waited {outside_seconds:.1f} s more than the engine knows of"
-        return Finding(Cause.OUTSIDE, share, (text,))
-    for suspect in found.accused:
-        return _of_suspect(found, suspect)
+    if accused:
+        return _of_suspect(found, accused[0])
     own = own_size(found)
     if own >= _OWN_SIZE:
-        text = f"{own:.0%} of the time of the longest requests is what their own size takes"
-        return Finding(Cause.LENGTH, own, (text,))
-    if found.unexplained_seconds >= _UNEXPLAINED * excess:
-        share = found.unexplained_seconds / excess
-        text = f"no work of others accounts for {share:.0%} of the excess"
-        return Finding(Cause.UNEXPLAINED, share, (text,))
+        text = f"{percent(own)} of their time is what their own size takes"
+        return Explanation(Cause.LENGTH, own, (Evidence(text, own, "share"),))
+    if found.unexplained_seconds >= _UNEXPLAINED * found.excess_seconds:
+        share = found.unexplained_seconds / found.excess_seconds
+        text = f"no work of others accounts for {percent(share)} of the slow seconds"
+        return Explanation(Cause.UNEXPLAINED, share, (Evidence(text, share, "share"),))
     return _of_mechanism(found)
 
 
 def own_size(found: Attribution) -> float:
-    """Share of the longest requests' time that each would take alone: the longest twentieth."""
+    """Share of the slow requests' time that each would take alone."""
     time, alone = 0.0, 0.0
     for one in found.studies:
-        total = one.work.total
-        long_ = total >= np.quantile(total, 0.95)
-        time += float(total[long_].sum())
-        alone += float(one.costing.alone.total[long_].sum())
+        time += float(one.work.total[one.slow].sum())
+        alone += float(one.costing.alone.total[one.slow].sum())
     return alone / time if time > 0 else 0.0
 
 
@@ -111,30 +131,61 @@ def pattern(suspect: Suspect) -> str:
     return ", ".join(parts)
 
 
-def _of_suspect(found: Attribution, suspect: Suspect) -> Finding:
-    saved = f"without it {suspect.removal_share:.0%} of the excess would not have been"
-    if suspect.kind == "engine":
+def _outside(suspect: Suspect) -> Explanation:
+    text = f"clients waited {suspect.ledger_seconds:.1f} s more than the engine knows of"
+    evidence = Evidence(text, suspect.ledger_seconds, "seconds")
+    return Explanation(Cause.OUTSIDE, suspect.ledger_share, (evidence,), suspect)
+
+
+def _of_suspect(found: Attribution, suspect: Suspect) -> Explanation:
+    saved = Evidence(
+        f"without it {percent(suspect.removal_share)} of the slow seconds of the others would not "
+        "have been",
+        suspect.removal_share,
+        "share",
+    )
+    if suspect.kind in ("engine", "gpu"):
         share = max(suspect.removal_share, suspect.ledger_share)
-        slow = max(one.residual.worst for one in found.studies if one.residual.found)
-        steps = f"its steps took up to {slow:.1f} times what their work explains"
-        return Finding(Cause.ENGINE, share, (steps, saved))
-    held = f"its work held the engine for {suspect.ledger_share:.0%} of the excess of the others"
+        slow = max((one.residual.worst for one in found.studies if one.residual.found), default=1.0)
+        steps = f"the engine's steps took up to {slow:.1f} times what their work explains"
+        cause = Cause.ENGINE if suspect.kind == "engine" else Cause.GPU
+        facts = [Evidence(steps, slow, "times"), saved]
+        if cause is Cause.GPU:
+            text = f"{suspect.name} was in trouble in {percent(suspect.overlap)} of that time"
+            facts[1] = Evidence(text, suspect.overlap, "share")
+        if any(one.residual.lasting for one in found.studies):
+            text = (
+                "it was still so at the end: an engine that does not recover, or another "
+                "configuration from then on"
+            )
+            facts.append(Evidence(text, slow, "times"))
+        return Explanation(cause, share, tuple(facts), suspect)
+    held = Evidence(
+        f"its work held the engine for {percent(suspect.ledger_share)} of the slow seconds of the "
+        "others",
+        suspect.ledger_share,
+        "share",
+    )
     did = pattern(suspect)
-    changed = f"{suspect.name} sent {did}" if did else f"the load of {suspect.name} rose"
+    lift = suspect.lift or 1.0
+    text = f"{suspect.name} sent {did}" if did else f"the load of {suspect.name} rose"
+    changed = Evidence(f"{text}: {lift:.1f} times its usual work", lift, "times")
     lost = suspect.change is not None and suspect.change.lost_cache
     name = Cause.CACHE if lost else Cause.TENANT
-    return Finding(name, suspect.removal_share, (changed, held, saved))
+    return Explanation(name, suspect.removal_share, (changed, held, saved), suspect)
 
 
-def _of_mechanism(found: Attribution) -> Finding:
+def _of_mechanism(found: Attribution) -> Explanation:
     sums: dict[Cause, float] = {}
     for mechanism, seconds in found.mechanisms.items():
         name = _BY_MECHANISM[mechanism]
         sums[name] = sums.get(name, 0.0) + seconds
     name = max(sums, key=lambda one: sums[one])
     share = sums[name] / found.excess_seconds
-    evidence = [f"{share:.0%} of the excess"]
-    if found.suspects:
-        first = found.suspects[0]
-        evidence.append(f"{first.name} is the largest user; not accused: {first.spared}")
-    return Finding(name, share, tuple(evidence))
+    evidence = [Evidence(f"{percent(share)} of the slow seconds", share, "share")]
+    tenants = [one for one in found.suspects if one.kind == "tenant"]
+    if tenants:
+        first = tenants[0]
+        text = f"{first.name} is the largest user; not accused: {first.spared}"
+        evidence.append(Evidence(text, first.removal_share, "share"))
+    return Explanation(name, share, tuple(evidence))

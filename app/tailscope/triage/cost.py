@@ -174,6 +174,25 @@ def robust(matrix: Floats, seconds: Floats, weight: Floats) -> Floats:
     return found
 
 
+def decode_work(part: Work, prompts: Curve, decodes: Curve) -> Floats:
+    """Units of work that each decode shared its time with, shape (n, 5).
+
+    Own steps; prompt tokens and pairs of others; steps of others; cached tokens read by all.
+    """
+    first, done = part.first, part.done
+    company = decodes.between(first, done)
+    others = np.maximum(company[:, 0] - part.steps, 0.0)
+    return np.column_stack([part.steps, prompts.between(first, done), others, company[:, 1]])
+
+
+def decode_prices(matrix: Floats, seconds: Floats) -> tuple[Floats, float]:
+    """Seconds per unit of each kind of work, and how much of the pace they explain (R squared)."""
+    found = robust(matrix, seconds, 1.0 / np.maximum(seconds, _INSTANT))
+    pace, guess = seconds / matrix[:, 0], matrix @ found / matrix[:, 0]
+    spread = float(((pace - pace.mean()) ** 2).sum())
+    return found, 1.0 - float(((pace - guess) ** 2).sum()) / spread if spread > 0 else 1.0
+
+
 def _decode(
     part: Work, prompts: Curve, decodes: Curve
 ) -> tuple[float, float, float, float, float, float]:
@@ -183,19 +202,11 @@ def _decode(
         use = (steps > 0) & (part.decode > 0)
     if use.sum() < FEWEST:
         return (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    first, done = part.first[use], part.done[use]
-    prompt = prompts.between(first, done)
-    other = np.maximum(decodes.between(first, done)[:, 0] - steps[use], 0.0)
-    reads = decodes.between(first, done)[:, 1]
-    matrix = np.column_stack([steps[use], prompt, other, reads])
     seconds = part.decode[use]
-    found = robust(matrix, seconds, 1.0 / np.maximum(seconds, _INSTANT))
-    pace, guess = seconds / steps[use], matrix @ found / steps[use]
-    spread = float(((pace - pace.mean()) ** 2).sum())
-    explained = 1.0 - float(((pace - guess) ** 2).sum()) / spread if spread > 0 else 1.0
+    found, explained = decode_prices(decode_work(part.take(use), prompts, decodes), seconds)
     step, token, pair, decode, read = (float(value) for value in found)
     if step == 0.0:
-        step = float(np.quantile(pace, 0.05))
+        step = float(np.quantile(seconds / steps[use], 0.05))
     return step, token, pair, decode, read, explained
 
 

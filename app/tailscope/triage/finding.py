@@ -10,6 +10,7 @@ from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quantiles import Quantiles
 from tailscope.triage.slow import SlowRule
+from tailscope.triage.survival import Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,14 @@ class Latency:
         ttft: From arrival to the first token.
         client: Total as the gateway or client saw it.
         stages: By stage, in their order.
+        cut: Where a client's timeout cuts the tail; None where none shows.
     """
 
     total: Quantiles | None
     ttft: Quantiles | None
     client: Quantiles | None
     stages: Mapping[str, Quantiles]
+    cut: Cut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class SlowRequest:
         output_tokens: Generated tokens, if known.
         total_seconds: Total time, if known.
         ttft_seconds: Time to first token, if known.
-        excess_seconds: Time above the usual for its size, if known.
+        excess_seconds: Time above what it would take alone, if known.
         stages: Seconds by stage, where known.
         stage: Stage with the most excess; None if no stage has any.
         outcome: How it ended, if known.
@@ -99,9 +102,9 @@ class Slow:
         threshold: What that came to, in seconds; None if there were too few requests.
         requests: How many are slow.
         seconds: Their total time.
-        excess_seconds: Their time above the usual for their size.
+        excess_seconds: Their time above what they would take alone.
         by_stage: That excess by stage, for the stages that are known.
-        typical: Median seconds by stage of the slow, then of the other requests.
+        inferred: How many of them have inferred stage times.
         slowest: The worst of them, worst first.
     """
 
@@ -111,7 +114,7 @@ class Slow:
     seconds: float
     excess_seconds: float
     by_stage: Mapping[str, float]
-    typical: Mapping[str, tuple[float, float]]
+    inferred: int
     slowest: tuple[SlowRequest, ...]
 
     @property
@@ -164,7 +167,7 @@ class Finding:
         window: What was looked at.
         latency: Percentiles.
         slow: The slow requests.
-        tenants: Load by tenant, the largest beside the slow requests first.
+        tenants: Load by tenant, the largest first.
         quality: How far the data carry.
         gpus: What the GPUs went through meanwhile; empty where no sample of any is known.
     """

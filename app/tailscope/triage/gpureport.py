@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any
 
 from tailscope.triage.gpusentence import statements
@@ -43,19 +42,9 @@ def gpu(found: Gpu) -> dict[str, Any]:
     return data
 
 
-def gpu_suspects(gpus: Iterable[Gpu], grade: str) -> list[dict[str, Any]]:
-    """The GPUs that may have to do with the slow requests, and why."""
-    return [
-        {
-            "name": one.name,
-            "kind": "gpu",
-            **({"uuid": one.uuid} if one.uuid else {}),
-            "evidence": evidence,
-            "grade": grade,
-        }
-        for one in gpus
-        if (evidence := [_coincidence(item) for item in one.beside if item.suspect])
-    ]
+def gpu_evidence(found: Gpu) -> list[dict[str, Any]]:
+    """Why a GPU may have to do with the slow requests; empty if nothing says so."""
+    return [_coincidence(item) for item in found.beside if item.suspect]
 
 
 def _throttle(found: Throttle) -> dict[str, Any]:

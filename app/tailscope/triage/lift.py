@@ -18,12 +18,12 @@ by chance. So the best of many intervals is compared with the best of many: the 
     lift = rate of the tenant's work within its stretch / rate outside of it
 
 A surge of everybody lifts everybody: ``others`` is the lift of the other tenants in the same
-stretch (their median, weighted by what they did before, so that a second culprit does not hide the
-first), and only what goes beyond it is the tenant's own.
+X what goes beyond it is the tenant's own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,7 @@ _SHORTEST, _LONGEST = 2, 72
 _FEWEST = 4
 """Requests below which a tenant has no past and no burst."""
 
-_MOST = 20_000
+_MOST = 5_000
 """Requests of a tenant whose gaps are shuffled; of more, evenly spaced ones."""
 
 _NEW = 20.0
@@ -110,7 +110,15 @@ def sizes(work: Work, cost: Cost) -> Floats:
     )
 
 
-def change(work: Work, size: Floats, tenant: int, seed: int = 0) -> Change | None:
+def change(
+    work: Work,
+    size: Floats,
+    tenant: int,
+    seed: int = 0,
+    *,
+    tested: bool = True,
+    apart: Collection[int] = (),
+) -> Change | None:
     """Find the stretch in which a tenant's load stands out most.
 
     Args:
@@ -118,6 +126,9 @@ def change(work: Work, size: Floats, tenant: int, seed: int = 0) -> Change | Non
         size: Engine seconds that each asks for, shape (n,).
         tenant: Position of the tenant in the tenants of the work.
         seed: Of the shuffles.
+        tested: Whether to compare with shuffled loads; without, p is 1.
+        apart: Tenants that are suspects themselves: they do not say what the others did, unless
+            there is nobody else.
 
     Returns:
         None if there is too little to compare.
@@ -131,8 +142,8 @@ def change(work: Work, size: Floats, tenant: int, seed: int = 0) -> Change | Non
     gain, low, high = _scan(_binned(when, load, width))
     random = np.random.default_rng(seed)
     gaps = np.diff(np.concatenate([[0.0], when, [end - begin]]))
-    more = 0
-    for _ in range(SHUFFLES):
+    more = 0 if tested else SHUFFLES
+    for _ in range(SHUFFLES if tested else 0):
         mixed = np.cumsum(random.permutation(gaps))[:-1]
         more += _scan(_binned(mixed, random.permutation(load), width))[0] >= gain - 1e-12
     inside = (work.arrived >= begin + low * width) & (work.arrived < begin + high * width)
@@ -142,7 +153,7 @@ def change(work: Work, size: Floats, tenant: int, seed: int = 0) -> Change | Non
         begin=begin + low * width,
         end=begin + high * width,
         lift=_ratio(size, mine, inside, part),
-        others=_others(work, size, tenant, inside, part),
+        others=_others(work, size, {tenant, *apart}, tenant, inside, part),
         p=(1 + more) / (1 + SHUFFLES),
         requests=_ratio(np.ones(len(work)), mine, inside, part),
         input=_mean_ratio(work.context, mine, inside),
@@ -196,13 +207,18 @@ def _ratio(weight: Floats, who: Flags, inside: Flags, part: float) -> float:
     return min(now / past, _NEW)
 
 
-def _others(work: Work, size: Floats, tenant: int, inside: Flags, part: float) -> float:
+def _others(
+    work: Work, size: Floats, apart: set[int], tenant: int, inside: Flags, part: float
+) -> float:
     number = len(work.tenants)
     now = np.bincount(work.tenant[inside], weights=size[inside], minlength=number) / part
     past = np.bincount(work.tenant[~inside], weights=size[~inside], minlength=number) / (1.0 - part)
     # Rows without a tenant may be the tenant's own.
     told = np.array([name != UNKNOWN_TENANT for name in work.tenants])
-    other = (now + past > 0) & (np.arange(number) != tenant) & told
+    there = (now + past > 0) & told
+    other = there & ~np.isin(np.arange(number), list(apart))
+    if not other.any():
+        other = there & (np.arange(number) != tenant)
     if not other.any():
         return 1.0
     lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), _NEW)

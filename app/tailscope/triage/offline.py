@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tailscope.triage.stages import floats
 from tailscope.triage.study import Removed, Study, removed
 from tailscope.triage.work import Floats
 
@@ -79,7 +80,7 @@ def relief(studies: list[Study], offline: set[str]) -> dict[str, Removed]:
 
 
 def _outliers(part: pd.DataFrame, rows: list[int], tenant: str) -> list[Outlier]:
-    seconds = _floats(part, "total_seconds")
+    seconds = floats(part, "total_seconds")
     usual = float(np.nanmedian(seconds))
     return [
         Outlier(rows[at], tenant, float(seconds[at]), usual, _reason(part, int(at)))
@@ -89,11 +90,11 @@ def _outliers(part: pd.DataFrame, rows: list[int], tenant: str) -> list[Outlier]
 
 def _reason(part: pd.DataFrame, at: int) -> str:
     row = part.iloc[at]
-    if _far(_floats(part, "input_tokens"))[at]:
+    if _far(floats(part, "input_tokens"))[at]:
         return f"its prompt of {row['input_tokens']:.0f} tokens is far longer than usual"
     if "finish_reason" in part and row["finish_reason"] == "length":
         return f"it generated until its limit, {row['output_tokens']:.0f} tokens"
-    if _far(_floats(part, "output_tokens"))[at]:
+    if _far(floats(part, "output_tokens"))[at]:
         return f"its answer of {row['output_tokens']:.0f} tokens is far longer than usual"
     if "attempt" in part and pd.notna(row["attempt"]) and row["attempt"] > 1:
         return f"it is attempt {row['attempt']:.0f}: earlier ones failed"
@@ -109,9 +110,3 @@ def _far(values: Floats) -> npt.NDArray[np.bool_]:
     low, high = np.quantile(logs[known], [0.25, 0.75])
     # Work of one size has no spread: a quarter more is then still usual.
     return np.asarray(known & (logs > high + _FENCE * max(high - low, 0.08)))
-
-
-def _floats(frame: pd.DataFrame, name: str) -> Floats:
-    if name not in frame:
-        return np.full(len(frame), np.nan)
-    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)

@@ -53,14 +53,19 @@ def notes(finding: Finding) -> tuple[str, ...]:
         (data.failed, "were refused or failed: they are not in the percentiles"),
         (
             data.cut_short,
-            "were aborted or timed out: they would have taken longer, so the percentiles are "
-            "lower bounds",
+            "were aborted or timed out: they would have taken longer, and count as that "
+            "in the percentiles of the total (Kaplan-Meier)",
         ),
     )
     found = [f"{count:,} of {data.requests:,} requests {text}." for count, text in said if count]
     for name, count in data.inferred.items():
         if name.endswith("_seconds"):
             found.append(f"{name} was inferred, not told, for {plural(count, 'request')}.")
+    if finding.slow.inferred:
+        found.append(
+            f"Queue and prefill of {plural(finding.slow.inferred, 'slow request')} are inferred "
+            "from the time to the first token."
+        )
     if data.rejected:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in data.rejected.items())
         found.append(f"{sum(data.rejected.values()):,} lines were left out ({reasons}).")

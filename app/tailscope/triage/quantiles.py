@@ -32,11 +32,13 @@ class Quantile:
         value: In the unit of the values.
         low: Lower bound of the 95 % interval; None if the values are too few for one.
         high: Upper bound.
+        bounded: Whether the value is one; if not, the true one is at least that.
     """
 
     value: float
     low: float | None
     high: float | None
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

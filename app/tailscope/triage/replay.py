@@ -21,6 +21,9 @@ _T = TypeVar("_T")
 MOST_LOSS = 0.10
 """A play that is further from the records than this says nothing."""
 
+NEAR = 0.05
+"""A play that is nearer than this is as good as the records."""
+
 RATIO = (0.9, 1.1)
 """Seconds of the slow requests in the play, over those measured, that a play may have."""
 
@@ -41,6 +44,11 @@ class Fidelity:
     def passed(self) -> bool:
         """Whether what the play predicts may be shown."""
         return self.loss < MOST_LOSS and RATIO[0] <= self.ratio <= RATIO[1]
+
+    @property
+    def near(self) -> bool:
+        """Whether it is as good as the records."""
+        return self.passed and self.loss < NEAR
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The finding as plain data for JSON. What was not computed has no key."""
+"""The diagnosis as plain data for JSON. What was not computed has no key."""
 
 from __future__ import annotations
 
@@ -6,38 +6,49 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from tailscope.triage.accusation import LEDGER, LIFT, REMOVAL
+from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.finding import Finding, SlowRequest
-from tailscope.triage.gpureport import gpu, gpu_suspects
+from tailscope.triage.gpureport import gpu
 from tailscope.triage.loads import TenantLoad
+from tailscope.triage.namedreport import named, present
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import CONFIDENCE, LEVELS, Quantiles
-from tailscope.triage.sentence import sentence
+from tailscope.triage.statement import GRADES
 from tailscope.triage.words import iso
 
-GRADE = "D"
-"""Certainty of a suspect here: the load is associated in time, no more."""
-
 METHOD = {
-    "percentiles": "exact, interpolated linearly between the two nearest requests",
+    "percentiles": "exact, interpolated linearly between the two nearest requests; requests that "
+    "were given up count as longer than they were seen (Kaplan-Meier)",
     "interval": f"{CONFIDENCE:.0%} by order statistics; null where there are too few requests",
-    "excess": "seconds above the median of the ordinary requests of similar size, by stage",
-    "slot_share": "part of the time in which places in the batch were held, on the same server",
+    "excess": "seconds above what the request would take alone on the same engine, by a fitted "
+    "cost of prompt and generated tokens",
+    "ledger_share": "part of the slow seconds of the other tenants in which its work held the "
+    "engine; all shares, the engine's and the unexplained part sum to the whole",
+    "removal_share": "part of the slow seconds of the others that would go away without it, by "
+    "replay where one passed its check; these do not sum to 1",
+    "lift": "its work in the stretch in which it stands out most, over its usual work",
+    "accused": f"removal share from {REMOVAL:g} on, ledger share from {LEDGER:g} on, lift from "
+    f"{LIFT:g} on, at the time of the slow seconds, unlikely by chance, and a healthy engine",
+    "grade": "; ".join(f"{grade}: {text}" for grade, text in GRADES.items()),
 }
 
 
-def report(finding: Finding) -> dict[str, Any]:
-    """Lay a finding out for machines; durations are seconds, shares 0-1, times ISO 8601 in UTC."""
-    return _present(
+def report(found: Diagnosis) -> dict[str, Any]:
+    """Lay a diagnosis out for machines; durations are seconds, shares 0-1, times ISO 8601 in UTC.
+
+    Everything that was not computed yet is computed.
+    """
+    finding = found.finding
+    found.attribution  # noqa: B018 - the replay comes first: all that follows builds on it
+    return present(
         {
-            "sentence": sentence(finding),
+            "sentence": found.sentence,
+            "verdict": {"text": found.verdict, "grade": found.best.grade},
             "window": _window(finding),
             "latency": _latency(finding),
             "slow": _slow(finding),
-            "suspects": [
-                *(_suspect(load) for load in finding.tenants if load.slot_share_slow),
-                *gpu_suspects(finding.gpus, GRADE),
-            ],
-            "cause": _cause(finding),
+            **named(found),
             "tenants": [_tenant(load) for load in finding.tenants],
             "gpus": [gpu(one) for one in finding.gpus] or None,
             "data_quality": _quality(finding),
@@ -46,13 +57,9 @@ def report(finding: Finding) -> dict[str, Any]:
     )
 
 
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _window(finding: Finding) -> dict[str, Any]:
     window = finding.window
-    return _present(
+    return present(
         {
             "from": None if window.start_ns is None else iso(window.start_ns),
             "to": None if window.end_ns is None else iso(window.end_ns),
@@ -71,24 +78,26 @@ def _quantiles(values: Quantiles | None) -> dict[str, Any] | None:
         **{name: level.value for name, level in levels.items()},
         "count": values.count,
         "interval": {name: [level.low, level.high] for name, level in levels.items()},
+        "at_least": [name for name, level in levels.items() if not level.bounded],
     }
 
 
 def _latency(finding: Finding) -> dict[str, Any]:
     latency = finding.latency
-    return _present(
+    return present(
         {
             "total": _quantiles(latency.total),
             "ttft": _quantiles(latency.ttft),
             "client": _quantiles(latency.client),
             "stages": {name: _quantiles(values) for name, values in latency.stages.items()},
+            "cut": None if latency.cut is None else dataclasses.asdict(latency.cut),
         }
     )
 
 
 def _slow(finding: Finding) -> dict[str, Any]:
     slow = finding.slow
-    return _present(
+    return present(
         {
             "rule": str(slow.rule),
             "threshold_seconds": slow.threshold,
@@ -96,6 +105,7 @@ def _slow(finding: Finding) -> dict[str, Any]:
             "seconds": slow.seconds,
             "excess_seconds": slow.excess_seconds,
             "by_stage": dict(slow.by_stage),
+            "inferred": slow.inferred,
             "slowest": [_slow_request(request) for request in slow.slowest],
         }
     )
@@ -104,38 +114,11 @@ def _slow(finding: Finding) -> dict[str, Any]:
 def _slow_request(request: SlowRequest) -> dict[str, Any]:
     values = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     arrived = iso(values.pop("arrived_ns"))
-    return _present({**values, "arrived": arrived, "stages": dict(request.stages)})
-
-
-def _suspect(load: TenantLoad) -> dict[str, Any]:
-    return {
-        "name": load.name,
-        "kind": "tenant",
-        "slot_share": load.slot_share_slow,
-        "slot_share_window": load.slot_share,
-        "grade": GRADE,
-    }
-
-
-def _cause(finding: Finding) -> dict[str, Any] | None:
-    slow = finding.slow
-    if slow.stage is None:
-        return None
-    evidence = [
-        {
-            "fact": f"median {stage} time of the {who} requests",
-            "value": value,
-            "unit": "seconds",
-        }
-        for stage, pair in slow.typical.items()
-        if stage == slow.stage
-        for who, value in zip(("slow", "other"), pair, strict=True)
-    ]
-    return {"stage": slow.stage, "share": slow.stage_share, "evidence": evidence}
+    return present({**values, "arrived": arrived, "stages": dict(request.stages)})
 
 
 def _tenant(load: TenantLoad) -> dict[str, Any]:
-    return _present(
+    return present(
         {
             "name": load.name,
             "requests": load.requests,

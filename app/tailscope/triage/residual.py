@@ -68,6 +68,12 @@ class Residual:
         """Second-highest ratio: the one that decides."""
         return float(np.sort(self.ratio)[-2]) if len(self.ratio) > 1 else 1.0
 
+    @property
+    def lasting(self) -> bool:
+        """Whether it was still slow at the end."""
+        known = np.flatnonzero(self.ratio != 1.0)
+        return bool(len(known)) and bool(self.slow[known[-1]])
+
     def lost(self, begin: Floats, end: Floats) -> Floats:
         """Seconds of each interval that a healthy engine would not have needed.
 

@@ -1,30 +1,19 @@
-"""The finding in words. It never says more than was computed."""
+"""The finding in words, without naming anybody. It never says more than was computed."""
 
 from __future__ import annotations
 
-from tailscope.triage.contrast import stands_out
 from tailscope.triage.finding import Finding
-from tailscope.triage.gpusentence import suspicions
-from tailscope.triage.loads import TenantLoad
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
+from tailscope.triage.quantiles import Quantile
 from tailscope.triage.slow import MIN_REQUESTS
 from tailscope.triage.stages import STAGES, column, floats
 from tailscope.triage.words import moment, percent, plural, seconds
-
-MIN_SLOW = 8
-"""With fewer slow requests than this no tenant is named beside them."""
 
 _STAGE = {
     "frontend": "the frontend, before the engine's queue",
     "queue": "the queue",
     "prefill": "prefill",
     "decode": "decode",
-}
-_WHILE = {
-    "frontend": "while they waited",
-    "queue": "while they waited",
-    "prefill": "during their prefill",
-    "decode": "while they decoded",
 }
 
 
@@ -37,13 +26,28 @@ def headline(finding: Finding) -> str:
     if total is None:
         return f"{plural(window.requests, 'request')} {since}, none with a total time."
     return (
-        f"p50 {seconds(total.p50.value)}, p99 {seconds(total.p99.value)} "
-        f"over {plural(total.count, 'request')} {since}."
+        f"p50 {level(total.p50)}, p99 {level(total.p99)} "
+        f"over {plural(total.count, 'request')} {since}." + _cut(finding)
     )
 
 
-def verdict(finding: Finding) -> tuple[str, ...]:
-    """Which requests are slow, in which stage, and whose load was beside them, in sentences."""
+def level(found: Quantile) -> str:
+    """A percentile in words; ``over`` one of which only that is known."""
+    return seconds(found.value) if found.bounded else f"over {seconds(found.value)}"
+
+
+def _cut(finding: Finding) -> str:
+    cut = finding.latency.cut
+    if cut is None:
+        return ""
+    return (
+        f" The tail is cut at {seconds(cut.seconds)}: {percent(cut.share)} of the requests were "
+        "given up there."
+    )
+
+
+def slowness(finding: Finding) -> tuple[str, ...]:
+    """Which requests are slow, and in which stage, in sentences."""
     slow = finding.slow
     if not finding.window.requests:
         return ()
@@ -51,15 +55,7 @@ def verdict(finding: Finding) -> tuple[str, ...]:
         return (_undecided(finding),)
     if not slow.requests:
         return (_none_slow(finding),)
-    said = [_which(finding), _where(finding)]
-    if slow.stage and finding.tenants:
-        said.append(_beside(finding, finding.tenants[0]))
-    return tuple(filter(None, said))
-
-
-def sentence(finding: Finding) -> str:
-    """The whole finding as one paragraph."""
-    return " ".join([headline(finding), *verdict(finding), *suspicions(finding.gpus)])
+    return (_which(finding), _where(finding))
 
 
 def _undecided(finding: Finding) -> str:
@@ -72,51 +68,28 @@ def _none_slow(finding: Finding) -> str:
     limit = seconds(finding.slow.threshold or 0.0)
     if finding.slow.rule.seconds is not None:
         return f"No request took {limit} or more."
-    return f"No request took {limit} longer than is usual for its size: nothing is slow."
+    return f"No request took {limit} longer than it would alone: nothing is slow."
 
 
 def _which(finding: Finding) -> str:
     slow = finding.slow
     limit = seconds(slow.threshold or 0.0)
-    verb = "is" if slow.requests == 1 else "are"
+    verb, each = ("is", "it") if slow.requests == 1 else ("are", "they")
     if slow.rule.seconds is not None:
         return f"{plural(slow.requests, 'request')} {verb} slow: {limit} or more."
     return (
-        f"{plural(slow.requests, 'request')} {verb} slow: at least {limit} longer than is usual "
-        "for the size."
+        f"{plural(slow.requests, 'request')} {verb} slow: at least {limit} longer than {each} "
+        "would take alone."
     )
 
 
 def _where(finding: Finding) -> str:
     slow = finding.slow
     if not slow.by_stage:
-        if finding.latency.stages:
-            return "No ordinary request is comparable, so nobody can say what they lost where."
         return "No stage times are known, so nobody can say where the slow seconds lie."
     if slow.stage is None or slow.stage_share is None:
-        return "They took no longer than is usual for their size: they are long, not slowed down."
+        return "They took no longer than they would alone: they are long, not slowed down."
     return f"{percent(slow.stage_share)} of the slow seconds are in {_STAGE[slow.stage]}."
-
-
-def _beside(finding: Finding, top: TenantLoad) -> str:
-    slow = finding.slow
-    if slow.requests < MIN_SLOW:
-        return f"Fewer than {MIN_SLOW} slow requests are too few to name a tenant beside them."
-    if top.slot_share_slow is None or top.slot_share is None or slow.stage is None:
-        return ""
-    shares = f"{percent(top.slot_share)} over the whole window"
-    if not stands_out(top.slot_share_slow, top.slot_share):
-        who = "those without one" if top.name == "unknown" else top.name
-        return (
-            f"No tenant stood out {_WHILE[slow.stage]}: the largest, {who}, held "
-            f"{percent(top.slot_share_slow)} of the batch, {shares}."
-        )
-    who = "Requests without a tenant" if top.name == "unknown" else f"Tenant {top.name}"
-    own = f"; {top.slow:,} of the {slow.requests:,} are its own" if top.slow else ""
-    return (
-        f"{who} held {percent(top.slot_share_slow)} of the batch {_WHILE[slow.stage]}, "
-        f"{shares}{own} (association, not proof)."
-    )
 
 
 def stages(around: Neighbourhood) -> str:

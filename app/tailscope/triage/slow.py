@@ -1,6 +1,6 @@
-"""Which requests are slow, and in which stage their slow seconds lie.
+"""Which requests count as slow.
 
-By a percentile, slow means much longer than usual *for its size*: a long answer is long, not slow.
+By a percentile, slow means much longer than it would take alone: a long answer is long, not slow.
 By a number of seconds, slow means a total time of at least that, as in an objective.
 """
 
@@ -9,14 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-
-from tailscope.triage.excess import above_usual, excess
-from tailscope.triage.stages import Flags, Floats, floats
-
 FLOOR_SECONDS = 0.3
-"""By a percentile, nothing is slow that took less than this longer than usual."""
+"""By a percentile, nothing is slow that took less than this longer than it would alone."""
 
 MIN_REQUESTS = 20
 """With fewer requests than this nobody can say which are unusual."""
@@ -50,55 +44,3 @@ class SlowRule:
 
     def __str__(self) -> str:
         return f"p{self.percentile:g}" if self.seconds is None else f"{self.seconds:g} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Slowness:
-    """The slow requests of a frame.
-
-    Attributes:
-        mask: Which rows are slow.
-        excess: Seconds above the usual by stage, for every row.
-        above: Seconds above the usual, for every row.
-        threshold: What the rule came to, in seconds: above the usual for a percentile, total for
-            seconds. None if there are too few requests for a percentile.
-    """
-
-    mask: Flags
-    excess: pd.DataFrame
-    above: Floats
-    threshold: float | None
-
-    def of(self, rows: Flags) -> Slowness:
-        """The same for some of the rows."""
-        return Slowness(self.mask[rows], self.excess[rows], self.above[rows], self.threshold)
-
-
-def slowness(frame: pd.DataFrame, mine: Flags, rule: SlowRule) -> Slowness:
-    """Find the slow requests and their excess over the ordinary ones.
-
-    Args:
-        frame: Requests with a latency. All of them say what is usual.
-        mine: Which of them are judged.
-        rule: What slow means.
-    """
-    ordinary, threshold = np.ones(len(frame), np.bool_), rule.seconds
-    if rule.seconds is not None:
-        # What is over the limit is no ordinary request, whoever sent it.
-        ordinary = ~(floats(frame, "total_seconds") >= rule.seconds)
-        mask = mine & ~ordinary
-    else:
-        # At first all count as ordinary: a median does not mind a few slow ones.
-        above = above_usual(frame, excess(frame, ordinary), ordinary)
-        threshold = _limit(above[mine], rule.percentile or 0.0)
-        mask = mine & (above >= (np.inf if threshold is None else threshold))
-        ordinary = ~mask
-    stages = excess(frame, ordinary)
-    return Slowness(mask, stages, above_usual(frame, stages, ordinary), threshold)
-
-
-def _limit(above: Floats, percentile: float) -> float | None:
-    known = above[~np.isnan(above)]
-    if len(known) < MIN_REQUESTS:
-        return None
-    return max(float(np.percentile(known, percentile)), FLOOR_SECONDS)

@@ -9,35 +9,36 @@ import pandas as pd
 
 from tailscope.triage.finding import SlowRequest
 from tailscope.triage.identity import keys
-from tailscope.triage.slow import Slowness
-from tailscope.triage.stages import STAGES, column, floats
+from tailscope.triage.reckoning import Reckoning
+from tailscope.triage.stages import STAGES, Floats, column, floats
 
 MAX_SLOWEST = 100
 """Slow requests that are listed one by one."""
 
 
-def slowest(judged: pd.DataFrame, found: Slowness) -> tuple[SlowRequest, ...]:
-    """List the slow requests by their time above the usual, then by their total time.
+def slowest(frame: pd.DataFrame, found: Reckoning) -> tuple[SlowRequest, ...]:
+    """List the slow requests by their excess, then by their total time.
 
     Args:
-        judged: The requests that were judged.
-        found: Which of them are slow.
+        frame: The requests.
+        found: Which of them are slow, and their excess.
     """
-    positions = np.flatnonzero(found.mask)
-    above = np.nan_to_num(found.above[positions], nan=-1.0)
-    total = np.nan_to_num(floats(judged, "total_seconds")[positions])
+    positions = np.flatnonzero(found.slow)
+    above = np.nan_to_num(found.excess[positions], nan=-1.0)
+    total = np.nan_to_num(floats(frame, "total_seconds")[positions])
     worst = positions[np.lexsort((-total, -above))[:MAX_SLOWEST]]
-    rows = judged.iloc[worst]
+    rows = frame.iloc[worst]
     return tuple(
-        _one(pd.Series(row), key, found.above[position], found.excess.iloc[position])
+        _one(pd.Series(row), key, found.excess[position], found.stages[position])
         for position, key, row in zip(worst, keys(rows), rows.to_dict("records"), strict=True)
     )
 
 
-def _one(row: pd.Series, key: str, above: float, excess: pd.Series[float]) -> SlowRequest:
+def _one(row: pd.Series, key: str, above: float, excess: Floats) -> SlowRequest:
     stages = {
         name: seconds for name in STAGES if (seconds := _float(row, column(name))) is not None
     }
+    lost = np.nan_to_num(excess)
     return SlowRequest(
         key=key,
         arrived_ns=int(row["arrived_ns"]),
@@ -51,7 +52,7 @@ def _one(row: pd.Series, key: str, above: float, excess: pd.Series[float]) -> Sl
         ttft_seconds=_float(row, "ttft_seconds"),
         excess_seconds=None if np.isnan(above) else float(above),
         stages=MappingProxyType(stages),
-        stage=str(excess.idxmax()) if excess.max() > 0 else None,
+        stage=STAGES[int(np.argmax(lost))] if lost.max() > 0 else None,
         outcome=_text(row, "outcome"),
     )
 

@@ -25,7 +25,9 @@ def column(stage: str) -> str:
 
 
 def floats(frame: pd.DataFrame, name: str) -> Floats:
-    """A numeric column as floats; NaN where it is null."""
+    """A numeric column as floats; NaN where it is null, or where there is no such column."""
+    if name not in frame:
+        return np.full(len(frame), np.nan)
     return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
 

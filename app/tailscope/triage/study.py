@@ -7,8 +7,8 @@ slow seconds, ``MOST_REPLAYED`` requests at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tailscope.triage.lift import Change, change, sizes
 from tailscope.triage.removal import Admission, admission, saved_waits
 from tailscope.triage.replay import Fidelity, fidelity, mended, saving, without
 from tailscope.triage.residual import Residual, residual
+from tailscope.triage.slowdown import unbent
 from tailscope.triage.step import Limits
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
@@ -43,14 +44,12 @@ class Costing:
         cost: Fitted cost.
         alone: What each would take alone.
         excess: Seconds above that, shape (n,).
-        expected: Seconds that each decode should have taken with its company, shape (n,).
     """
 
     work: Work
     cost: Cost
     alone: Alone
     excess: Floats
-    expected: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,11 @@ class Study:
         accounts: Work of every tenant.
         book: Ledger of all these requests.
         window: Positions of the requests of the replay, consecutive.
-        admission: Limits of admission, for the window.
-        engine: The calibrated engine; None if there were too few requests.
+        admission: Limits of admission, for the window; None where they were not looked for.
+        engine: The calibrated engine; None before a replay, or if there were too few requests.
         fidelity: How near its play is; None without one.
         owed: Seconds of each request of the window that are owed to each tenant of the accounts,
-            by mechanism; None where a faithful play makes them needless.
+            by mechanism.
     """
 
     costing: Costing
@@ -80,10 +79,10 @@ class Study:
     accounts: Accounts
     book: Ledger
     window: Ints
-    admission: Admission
-    engine: Engine | None
-    fidelity: Fidelity | None
-    owed: Floats | None
+    admission: Admission | None
+    owed: Floats
+    engine: Engine | None = None
+    fidelity: Fidelity | None = None
 
     @property
     def work(self) -> Work:
@@ -98,8 +97,11 @@ class Study:
         return others
 
     def booked(self, positions: Ints) -> Ints:
-        """Rows of the ledger of some of its requests."""
-        return np.flatnonzero(np.isin(self.book.rows, positions))
+        """Rows of the ledger of some of its requests; both are in order."""
+        at = np.searchsorted(self.book.rows, positions)
+        at = np.minimum(at, max(len(self.book.rows) - 1, 0))
+        found: Ints = at[self.book.rows[at] == positions]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,60 +122,74 @@ class Removed:
 def costing(work: Work) -> Costing:
     """Fit the cost of an engine and the excess of its requests."""
     prompts, decodes = activity(work)
-    cost = fit(work, prompts, decodes)
+    cost = unbent(work, prompts, decodes, fit(work, prompts, decodes))
     base = alone(work, cost)
-    expected = expected_decode(work, cost, prompts, decodes)
-    return Costing(work, cost, base, np.maximum(work.total - base.total, 0.0), expected)
+    return Costing(work, cost, base, np.maximum(work.total - base.total, 0.0))
+
+
+def slowdown(found: Costing) -> Residual:
+    """When the engine was slower than the work of its requests explains."""
+    prompts, decodes = activity(found.work)
+    return residual(found.work, expected_decode(found.work, found.cost, prompts, decodes))
 
 
 def study(
-    found: Costing,
-    slow: Ints,
-    slowest: Mapping[int, Ints],
-    known: Limits | None = None,
-    *,
-    replay: bool = True,
+    found: Costing, slow: Ints, slowest: Mapping[int, Ints], *, closely: bool = True
 ) -> Study:
-    """Study one engine.
+    """Study one engine, without a replay.
 
     Args:
         found: Its requests with their costs.
         slow: Positions of the slow ones.
         slowest: For tenants that fill these: the slowest of the others.
-        known: Limits of the engine, where they are known.
-        replay: Whether to calibrate an engine for replays.
+        closely: Whether to look for the limits of admission.
     """
     work, cost = found.work, found.cost
-    unusual = residual(work, found.expected)
+    unusual = slowdown(found)
     books = accounts(work, cost)
     if len(slow) > MOST_ROWS:
         slow = np.sort(slow[np.argsort(-found.excess[slow], kind="stable")[:MOST_ROWS]])
     rows = np.unique(np.concatenate([slow, *slowest.values()]))
     book = ledger(work, cost, found.alone, books, unusual, rows)
     window = _window(work, found.excess, rows)
-    part = work.take(window)
-    engine, near = None, None
-    if replay and len(window) >= FEWEST_REPLAYED:
-        engine = calibrate(part, cost, unusual.speed, known)
-        near = fidelity(part, engine, _flags(slow, window))
-    limits = admission(part, cost)
-    owed: Floats | None = None
-    if near is None or not near.passed:
-        owed = ledger(work, cost, found.alone, books, unusual, window).owed
-    return Study(found, slow, slowest, unusual, books, book, window, limits, engine, near, owed)
+    owed = ledger(work, cost, found.alone, books, unusual, window).owed
+    limits = admission(work.take(window), cost) if closely else None
+    return Study(found, slow, slowest, unusual, books, book, window, limits, owed)
+
+
+def replayed(one: Study, known: Limits | None = None) -> Study:
+    """The same with an engine that was calibrated on its window, if that has enough requests.
+
+    Args:
+        one: The study.
+        known: Limits of the engine, where they are known.
+    """
+    if len(one.window) < FEWEST_REPLAYED:
+        return one
+    part = one.work.take(one.window)
+    engine = calibrate(part, one.costing.cost, one.residual.speed, known)
+    near = fidelity(part, engine, _flags(one.slow, one.window))
+    return replace(one, engine=engine, fidelity=near)
 
 
 def removed(one: Study, tenant: int) -> Removed:
     """What the absence of a tenant would have given the slow requests of the others."""
+    if one.engine is None or one.fidelity is None or not one.fidelity.passed:
+        return admitted(one, tenant)
     part = one.work.take(one.window)
-    gone = part.tenant == tenant
     victims = _flags(one.victims(tenant), one.window)
     base = one.costing.alone.total[one.window]
-    if one.engine is not None and one.fidelity is not None and one.fidelity.passed:
-        found = saving(part, one.engine, without(part, one.engine, gone), victims, base)
-        return Removed(found.seconds, found.excess, replayed=True)
+    changed_play = without(part, one.engine, part.tenant == tenant)
+    found = saving(part, one.engine, changed_play, victims, base)
+    return Removed(found.seconds, found.excess, replayed=True)
+
+
+def admitted(one: Study, tenant: int) -> Removed:
+    """The same by the order of admission alone, without a replay."""
+    part = one.work.take(one.window)
+    victims = _flags(one.victims(tenant), one.window)
     excess = one.costing.excess[one.window]
-    seconds = np.minimum(_saved(one, part, tenant, gone), excess)[victims]
+    seconds = np.minimum(_saved(one, part, tenant, part.tenant == tenant), excess)[victims]
     return Removed(float(seconds.sum()), float(excess[victims].sum()), replayed=False)
 
 
@@ -184,10 +200,10 @@ def _saved(one: Study, part: Work, tenant: int, gone: Flags) -> Floats:
     says less than the truth, since a queue ends before all that made it has gone.
     """
     column = one.accounts.column[tenant]
-    if one.owed is None or column >= one.owed.shape[1]:
+    if column >= one.owed.shape[1]:
         return np.zeros(len(part))
     owed: Floats = one.owed[:, column]
-    if one.admission.fidelity < _GUESSED:
+    if one.admission is None or one.admission.fidelity < _GUESSED:
         return np.asarray(owed.sum(axis=1))
     service: Floats = owed[:, 1:].sum(axis=1)
     return saved_waits(part, one.costing.cost, one.admission, gone, service) + service
@@ -206,12 +222,19 @@ def healthy(one: Study) -> Removed:
     return Removed(float(book.engine[rows].sum()), float(book.excess[rows].sum()), replayed=False)
 
 
-def changed(one: Study, tenant: int) -> Change | None:
-    """The stretch in which a tenant's load stands out most, around the slow requests."""
-    work = one.work
-    near = _context(work, one.book.rows)
-    part = work.take(near)
-    return change(part, sizes(part, one.costing.cost), tenant)
+def changed(
+    one: Study, tenant: int, *, tested: bool = True, apart: Collection[int] = ()
+) -> Change | None:
+    """The stretch in which a tenant's load stands out most, around the slow requests.
+
+    Args:
+        one: The study.
+        tenant: The tenant.
+        tested: Whether to test that against chance.
+        apart: Tenants that are suspects themselves, and no measure of what the others did.
+    """
+    part = one.work.take(_context(one.work, one.book.rows))
+    return change(part, sizes(part, one.costing.cost), tenant, tested=tested, apart=apart)
 
 
 def overlap(one: Study, tenant: int, found: Change) -> float:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import CensoredData, ecdf
 
-from tailscope.triage.work import Flags, Floats
+from tailscope.triage.quantiles import LEVELS, Quantile, Quantiles, ranks
+from tailscope.triage.quantiles import quantiles as plain
+from tailscope.triage.stages import Flags, Floats
 
 _NEAR = 0.01
 _PILE = 0.005
@@ -43,15 +45,78 @@ def percentile(seconds: Floats, censored: Flags, level: float) -> Percentile | N
         censored: Which of them are lower bounds, shape (n,).
         level: Between 0 and 1.
     """
-    if not len(seconds):
-        return None
+    return _at(*_estimate(seconds, censored), level) if len(seconds) else None
+
+
+def _estimate(seconds: Floats, censored: Flags) -> tuple[Floats, Floats, float]:
+    """Times, the part of the requests that is done by each, and the longest time seen."""
+    longest = float(seconds.max())
     if censored.all():
-        return Percentile(float(seconds.max()), bounded=False)
+        return np.zeros(0), np.zeros(0), longest
     found = ecdf(CensoredData(uncensored=seconds[~censored], right=seconds[censored])).cdf
-    reached = np.flatnonzero(found.probabilities >= level - 1e-12)
-    if not len(reached):
-        return Percentile(float(seconds.max()), bounded=False)
-    return Percentile(float(found.quantiles[reached[0]]), bounded=True)
+    return found.quantiles, found.probabilities, longest
+
+
+def _at(times: Floats, done: Floats, longest: float, level: float) -> Percentile:
+    at = int(np.searchsorted(done, level - 1e-12))
+    if at >= len(done):
+        return Percentile(longest, bounded=False)
+    return Percentile(float(times[at]), bounded=True)
+
+
+def quantiles(seconds: Floats, censored: Flags) -> Quantiles | None:
+    """Percentiles with intervals, where some times are only lower bounds.
+
+    Without such times these are the plain ones. With them the interval takes the ranks that order
+    statistics give, as levels of the estimate.
+    """
+    known = np.isfinite(seconds)
+    seconds, censored = seconds[known], censored[known]
+    if not censored.any():
+        return plain(seconds)
+    count = len(seconds)
+    estimate = _estimate(seconds, censored)
+    found = {}
+    for name, level in LEVELS.items():
+        value = _at(*estimate, level)
+        low, high = ranks(count, level)
+        lower = None if low is None else _at(*estimate, low / count)
+        upper = None if high is None else _at(*estimate, high / count)
+        found[name] = Quantile(
+            value.seconds,
+            None if lower is None else lower.seconds,
+            upper.seconds if upper is not None and upper.bounded else None,
+            bounded=value.bounded,
+        )
+    return Quantiles(count, **found)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where somebody gave up waiting, so that no longer time is seen.
+
+    Attributes:
+        seconds: The timeout.
+        share: Part of the requests that end there.
+    """
+
+    seconds: float
+    share: float
+
+
+def cut(seconds: Floats, censored: Flags) -> Cut | None:
+    """The client timeout that cuts the tail, and how many requests end there; None if none shows.
+
+    Args:
+        seconds: Times seen, shape (n,).
+        censored: Which of them were given up, shape (n,).
+    """
+    known = np.isfinite(seconds)
+    seconds, censored = seconds[known], censored[known]
+    if (at := timeout(seconds, censored)) is None:
+        return None
+    near = censored & (np.abs(seconds - at) <= _NEAR * at)
+    return Cut(at, float(near.mean()))
 
 
 def timeout(seconds: Floats, censored: Flags) -> float | None:

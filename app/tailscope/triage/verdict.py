@@ -5,14 +5,13 @@ The rule of accusation is in ``accusation``.
 Grades: ``A`` a replay that reproduces the records within 5 % says so, and the ledger agrees on the
 first suspect. ``B`` a replay within its gate says so, or, where none was made, the ledger and the
 order of admission agree and both fit well. ``C`` stage times are inferred, the replay is too far
-from the records, a fit is poor, or many requests do not say whose they are. ``D`` too little to
-fit.
+from the records, a replay and the order of admission differ, a fit is poor, or many requests do not
+say whose they are. ``D`` too little to fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,22 +21,24 @@ from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.accusation import Held, spared_by
 from tailscope.triage.ledger import MECHANISMS, OTHERS
 from tailscope.triage.lift import Change
+from tailscope.triage.reckoning import VICTIMS, Reckoning, in_parallel, reckon
+from tailscope.triage.slow import SlowRule
+from tailscope.triage.stages import STAGES
 from tailscope.triage.step import Limits
 from tailscope.triage.study import (
     Costing,
     Study,
+    admitted,
     changed,
-    costing,
     healthy,
     overlap,
     removed,
+    replayed,
     study,
 )
-from tailscope.triage.work import Floats, Ints, Stages, works
+from tailscope.triage.words import percent
+from tailscope.triage.work import Stages
 
-STAGES = ("frontend", "queue", "prefill", "decode")
-
-VICTIMS = 8
 NOTICEABLE = 0.3
 """Seconds of excess that a client notices."""
 
@@ -47,14 +48,18 @@ _SUSPECTS = 12
 
 _WORTH_A_LOOK = 0.02
 
-_THREADS = 2
 _REPLAYED = 2
 """Engines that are calibrated: those with the most slow seconds."""
+
+_CLOSELY = 4
+"""Engines of which the limits of admission are looked for."""
 
 _ENOUGH = 50
 _GOOD_FIT = 0.9
 _GOOD_ADMISSION = 0.6
-_NEAR = 0.05
+_SAME = 0.15
+"""Removal shares that are nearer to each other than this say the same."""
+
 _MUCH_UNTOLD = 0.05
 
 
@@ -103,6 +108,7 @@ class Attribution:
     """The verdict for a window.
 
     Attributes:
+        costings: Costs of every engine.
         studies: One for each engine with slow requests, the one with the most slow seconds first.
         suspects: Accused ones first, then by removal.
         requests: Requests that were looked at.
@@ -115,6 +121,7 @@ class Attribution:
         grade: Of the verdict on the engine with the most slow seconds.
     """
 
+    costings: tuple[Costing, ...]
     studies: tuple[Study, ...]
     suspects: tuple[Suspect, ...]
     requests: int
@@ -140,66 +147,46 @@ def attribute(
     limits: Mapping[str, Limits] | None = None,
     replay: bool = True,
 ) -> Attribution:
-    """Find who made the slow requests of a window slow.
+    """Find who made the slow requests of a frame slow.
 
     Args:
         frame: Requests with the record's columns.
         quantile: Requests from this quantile of the excess on are slow.
-        seconds: Requests with at least this excess are slow, instead.
+        seconds: Requests that took at least this long are slow, instead.
         limits: Known limits by server.
         replay: Whether to calibrate engines for replays.
     """
-
-    def look(place: int, part: tuple[Costing, Ints, dict[int, Ints]]) -> Study:
-        found, slow, slowest = part
-        known = (limits or {}).get(found.work.server)
-        return study(found, slow, slowest, known, replay=replay and place < _REPLAYED)
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        costings = list(pool.map(costing, works(frame)))
-        parts = _slow(costings, quantile, seconds)
-        parts.sort(key=lambda part: -float(part[0].excess[part[1]].sum()))
-        studies = list(pool.map(look, range(len(parts)), parts))
-    return _attribution(costings, studies)
+    rule = SlowRule(100.0 * quantile, None) if seconds is None else SlowRule(None, seconds)
+    found = judge(reckon(frame, rule))
+    return checked(found, limits) if replay else found
 
 
-def _slow(
-    costings: list[Costing], quantile: float, seconds: float | None
-) -> list[tuple[Costing, Ints, dict[int, Ints]]]:
-    """Slow requests of each engine that has any; one threshold for all engines.
+def judge(found: Reckoning) -> Attribution:
+    """Find who made the slow requests slow, from the ledger and the order of admission."""
 
-    A tenant whose own requests fill the slow ones leaves no victims among them. For such a tenant
-    the slowest requests of the others are taken, by the same quantile.
+    def look(place: int) -> Study:
+        part = found.parts[place]
+        return study(part.costing, part.slow, part.slowest, closely=place < _CLOSELY)
+
+    return _attribution(found.costings, in_parallel(look, range(len(found.parts))))
+
+
+def checked(found: Attribution, limits: Mapping[str, Limits] | None = None) -> Attribution:
+    """The same, with the engines that have most of the slow seconds replayed.
+
+    Args:
+        found: The attribution.
+        limits: Known limits by server.
     """
-    if not costings:
-        return []
-    excess = np.concatenate([found.excess for found in costings])
-    tenant = np.concatenate([found.work.tenant for found in costings])
-    least = _threshold(excess, quantile) if seconds is None else seconds
-    slow = tenant[excess >= least]
-    crowding = {
-        int(one): _threshold(excess[tenant != one], quantile)
-        for one in np.unique(slow)
-        if (slow != one).sum() < VICTIMS and (tenant != one).any()
-    }
-    found_rows = []
-    for found in costings:
-        rows = np.flatnonzero(found.excess >= least)
-        others = {
-            one: np.flatnonzero((found.excess >= other) & (found.work.tenant != one))
-            for one, other in crowding.items()
-        }
-        if len(rows) or any(len(other) for other in others.values()):
-            found_rows.append((found, rows, others))
-    return found_rows
+
+    def look(place: int) -> Study:
+        one = found.studies[place]
+        return replayed(one, (limits or {}).get(one.work.server)) if place < _REPLAYED else one
+
+    return _attribution(found.costings, in_parallel(look, range(len(found.studies))))
 
 
-def _threshold(excess: Floats, quantile: float) -> float:
-    count = max(round((1.0 - quantile) * len(excess)), 1)
-    return max(float(np.partition(excess, -count)[-count]), 1e-6)
-
-
-def _attribution(costings: list[Costing], studies: list[Study]) -> Attribution:
+def _attribution(costings: tuple[Costing, ...], studies: list[Study]) -> Attribution:
     books = [(one.book, one.booked(one.slow)) for one in studies]
     excess = sum(float(book.excess[rows].sum()) for book, rows in books)
     stages = sum((book.stages[rows].sum(axis=0) for book, rows in books), np.zeros(len(STAGES)))
@@ -211,9 +198,11 @@ def _attribution(costings: list[Costing], studies: list[Study]) -> Attribution:
     sick = any(one.accused for one in ill)
     tenants = _tenants(studies)
     agreed = _agree(tenants)
-    suspects = [_tenant(studies, held, sick, agreed) for held in tenants]
+    heavy = [held.main[1] for held in tenants if held.heavy]
+    suspects = [_tenant(held, heavy, sick, agreed) for held in tenants]
     ranked = sorted([*ill, *suspects], key=lambda one: (not one.accused, -_weight(one)))
     return Attribution(
+        costings=costings,
         studies=tuple(studies),
         suspects=tuple(ranked),
         requests=sum(len(found.work) for found in costings),
@@ -237,7 +226,7 @@ def _tenants(studies: list[Study]) -> list[Held]:
     found = []
     for place, tenant in enumerate(ranked[:_SUSPECTS]):
         held, excess, victims, main = ledgers[tenant]
-        if place and held < _WORTH_A_LOOK * excess:
+        if held <= 0.0 or (place and held < _WORTH_A_LOOK * excess):
             break
         gains = [removed(one, tenant) for one in studies]
         found.append(
@@ -280,9 +269,9 @@ def _ledger(studies: list[Study], tenant: int) -> tuple[float, float, int, Study
     return sum(owed), excess, victims, studies[int(np.argmax(owed))]
 
 
-def _tenant(studies: list[Study], held: Held, sick: bool, agreed: bool) -> Suspect:
+def _tenant(held: Held, heavy: list[int], sick: bool, agreed: bool) -> Suspect:
     one, tenant = held.main
-    found = changed(one, tenant)
+    found = changed(one, tenant, tested=held.heavy, apart=heavy)
     during = overlap(one, tenant, found) if found else 0.0
     spared = spared_by(held, found, during, sick)
     if not spared and _slowed(one, tenant) < VICTIMS:
@@ -300,8 +289,17 @@ def _tenant(studies: list[Study], held: Held, sick: bool, agreed: bool) -> Suspe
         overlap=during,
         accused=not spared,
         spared=spared,
-        grade=_grade(one, agreed),
+        grade=_grade(one, agreed and _confirmed(one, held)),
     )
+
+
+def _confirmed(one: Study, held: Held) -> bool:
+    """Whether the order of admission says the same as a replay that is not quite near."""
+    if not held.replayed or one.fidelity is None or one.fidelity.near:
+        return True
+    second = admitted(one, held.main[1])
+    share = second.seconds / second.excess if second.excess > 0 else 0.0
+    return abs(share - held.removal_share) <= _SAME
 
 
 def _slowed(one: Study, tenant: int) -> int:
@@ -317,7 +315,11 @@ def _engine(one: Study) -> Suspect:
     gain = healthy(one)
     share = lost / excess if excess > 0 else 0.0
     saved = gain.seconds / gain.excess if gain.excess > 0 else 0.0
-    spared = "" if max(share, saved) >= ENGINE else f"it explains only {saved:.0%} of the excess"
+    spared = (
+        ""
+        if max(share, saved) >= ENGINE
+        else f"it explains only {percent(max(share, saved))} of the slow seconds"
+    )
     return Suspect(
         name=one.work.server or "engine",
         kind="engine",
@@ -352,8 +354,11 @@ def _grade(one: Study, agreed: bool) -> str:
     if near is not None:
         if not near.passed:
             return "C"  # the engine does something that the replay does not know
-        return "A" if near.loss < _NEAR and agreed else "B"
-    fits = cost.fit >= _GOOD_FIT and one.admission.fidelity >= _GOOD_ADMISSION
+        if near.near:
+            return "A" if agreed else "B"
+        return "B" if agreed else "C"
+    limits = one.admission
+    fits = cost.fit >= _GOOD_FIT and limits is not None and limits.fidelity >= _GOOD_ADMISSION
     return "B" if agreed and fits else "C"
 
 

@@ -17,7 +17,8 @@ def seconds(value: float) -> str:
 
 def percent(share: float) -> str:
     """A share of 0 to 1 in percent; what is there but rounds to 0 is ``<1 %``."""
-    return "<1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
+    text = f"{share:.0%}".replace("%", " %").removeprefix("-" if share > -0.005 else "")
+    return "<1 %" if 0 < share < 0.005 else text
 
 
 def moment(ns: int) -> str:

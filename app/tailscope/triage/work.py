@@ -15,7 +15,7 @@ Units of work (tokens, and token pairs for attention):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -27,6 +27,7 @@ import scipy.sparse
 from scipy.optimize import linprog
 
 from tailscope.records.record import UNKNOWN_TENANT
+from tailscope.triage.stages import floats
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -190,7 +191,9 @@ CENSORED = ("aborted", "queue_timeout", "generation_timeout", "error")
 """Outcomes whose time says only that the request would have taken at least as long."""
 
 
-def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
+def works(
+    frame: pd.DataFrame, origin_ns: int | None = None, changed_ns: Sequence[int] = ()
+) -> list[Work]:
     """Split requests by engine instance and find what each asked of its engine.
 
     Rows without a total time, and rows that were rejected, held no engine and are left out.
@@ -198,9 +201,11 @@ def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
     Args:
         frame: Requests with the record's columns; columns that are missing count as null.
         origin_ns: UTC nanoseconds of time 0; the first arrival if None.
+        changed_ns: When engines were changed, UTC nanoseconds: what came before and what came after
+            has not one cost.
 
     Returns:
-        One for each server and model, the one with the most requests first.
+        One for each server, model and time between changes, the one with the most requests first.
     """
     total = _totals(frame)
     kept = np.flatnonzero(np.isfinite(total) & (_texts(frame, "outcome") != "rejected"))
@@ -211,11 +216,13 @@ def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
     tenant, tenants = _codes(frame, "tenant", UNKNOWN_TENANT)
     server, servers = _codes(frame, "server", UNKNOWN_SERVER)
     model, models = _codes(frame, "model", UNKNOWN_MODEL)
-    numbers = {name: _floats(frame, name) for name in _NUMBERS}
+    numbers = {name: floats(frame, name) for name in _NUMBERS}
     numbers["total_seconds"] = total
     censored = np.isin(_texts(frame, "outcome"), CENSORED)
     found = []
-    for rows in _groups(server * len(models) + model, arrived_ns, kept):
+    epoch = np.searchsorted(np.sort(np.asarray(changed_ns, dtype=np.int64)), arrived_ns, "right")
+    engine = (epoch * len(servers) + server) * len(models) + model
+    for rows in _groups(engine, arrived_ns, kept):
         found.append(
             _work(
                 {name: values[rows] for name, values in numbers.items()},
@@ -232,7 +239,8 @@ def works(frame: pd.DataFrame, origin_ns: int | None = None) -> list[Work]:
 
 
 def _work(numbers: dict[str, Floats], **known: Any) -> Work:
-    output = _filled(numbers["output_tokens"], 1.0)
+    # Where no request tells its tokens, all have one step: so their time has a size.
+    output = _filled(numbers["output_tokens"], 2.0)
     context = _filled(numbers["input_tokens"], 0.0)
     cached = np.clip(np.nan_to_num(numbers["cached_tokens"]), 0.0, np.maximum(context - 1.0, 0.0))
     computed = np.maximum(context - cached, 0.0)
@@ -332,11 +340,11 @@ def _filled(values: Floats, default: float) -> Floats:
 
 def _totals(frame: pd.DataFrame) -> Floats:
     """Total seconds, from the times of arrival and end where they are not told."""
-    total = _floats(frame, "total_seconds")
+    total = floats(frame, "total_seconds")
     unknown = np.isnan(total)
     if unknown.any() and "ended_ns" in frame:
         arrived = frame["arrived_ns"].to_numpy(dtype=np.float64)
-        total = np.where(unknown, (_floats(frame, "ended_ns") - arrived) / 1e9, total)
+        total = np.where(unknown, (floats(frame, "ended_ns") - arrived) / 1e9, total)
     return total
 
 
@@ -344,12 +352,6 @@ def _groups(engine: Ints, arrived_ns: Ints, kept: Ints) -> Iterator[Ints]:
     order = kept[np.lexsort((arrived_ns[kept], engine[kept]))]
     cuts = np.flatnonzero(np.diff(engine[order])) + 1
     yield from np.split(order, cuts)
-
-
-def _floats(frame: pd.DataFrame, name: str) -> Floats:
-    if name not in frame:
-        return np.full(len(frame), np.nan)
-    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _texts(frame: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from tailscope.app import charts, empty, tables
 from tailscope.app.controls import Choice
@@ -12,16 +13,18 @@ from tailscope.app.palette import TenantColours, shown
 from tailscope.app.source import Loaded, Source
 from tailscope.app.text import plain
 from tailscope.app.views import request
+from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.finding import Finding
 from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
 from tailscope.triage.report import METHOD
-from tailscope.triage.sentence import headline, verdict
+from tailscope.triage.sentence import headline, slowness
 from tailscope.triage.stages import rows
+from tailscope.triage.verdict import Suspect
 from tailscope.triage.words import seconds
 
-_ICONS = ("speed", "layers", "group")
+_ICONS = ("speed", "layers")
 
 Link = Callable[[str], None]
 
@@ -30,24 +33,45 @@ def draw(
     source: Source, loaded: Loaded, choice: Choice, colours: TenantColours, *, link: Link
 ) -> None:
     """Draw the page; ``link`` draws a link to the page of a request."""
-    finding = loaded.finding(choice.scope(loaded))
+    scope = choice.scope(loaded)
+    finding = loaded.finding(scope)
     if not finding.window.requests:
-        scope = choice.scope(loaded)
         empty.no_match(bool(scope.window(loaded.frame).any()), source.span())
         return
     tenants = shown([load.name for load in finding.tenants])
-    _sentence(finding)
+    said = _sentence(finding)
     _tiles(finding)
     _over_time(loaded, finding, choice, colours, tenants)
-    _tables(finding)
+    diagnosis = loaded.diagnosis(scope)
+    # What is seen at once comes first: the ledger takes seconds on millions of requests, and the
+    # replay takes some more.
+    with loaded.lock:
+        _verdict(said, diagnosis)
+        suspects = diagnosis.suspects
+    tenants_table = _tables(finding)
+    _by_tenant(tenants_table, finding, suspects)
     _slow(source, loaded, finding, colours, link)
+    if not diagnosis.checked:
+        with loaded.lock, said.container():
+            with st.spinner("Checking by a replay ..."):
+                diagnosis.attribution  # noqa: B018 - to be computed
+            _verdict(said, diagnosis)
+            _by_tenant(tenants_table, finding, diagnosis.suspects)
 
 
-def _sentence(finding: Finding) -> None:
+def _verdict(place: DeltaGenerator, diagnosis: Diagnosis) -> None:
+    with place.container():
+        if text := diagnosis.verdict:
+            st.markdown(f":material/group: {plain(text)}")
+
+
+def _sentence(finding: Finding) -> DeltaGenerator:
+    """Draw what is known at once; return the place of the verdict."""
     with st.container(border=True):
         st.markdown(f"### {plain(headline(finding))}")
-        for icon, text in zip(_ICONS, verdict(finding), strict=False):
+        for icon, text in zip(_ICONS, slowness(finding), strict=False):
             st.markdown(f":material/{icon}: {plain(text)}")
+        place = st.empty()
         for text in health(finding.gpus, finding.window.start_ns):
             st.markdown(f":material/memory: {plain(text)}")
         for note in notes(finding):
@@ -55,6 +79,7 @@ def _sentence(finding: Finding) -> None:
         with st.popover("How was this computed", type="tertiary"):
             for name, text in METHOD.items():
                 st.markdown(f"**{name.replace('_', ' ').capitalize()}**: {plain(text)}.")
+    return place
 
 
 def _tiles(finding: Finding) -> None:
@@ -114,7 +139,18 @@ def _over_time(
             st.altair_chart(bars, alt="Slow seconds by stage", key="stages")
 
 
-def _tables(finding: Finding) -> None:
+def _by_tenant(place: DeltaGenerator, finding: Finding, suspects: Sequence[Suspect]) -> None:
+    place.dataframe(
+        tables.known(tables.by_tenant(finding, suspects)),
+        column_config=tables.by_tenant_columns(),
+        hide_index=True,
+        placeholder="",
+        alt="Load and percentiles by tenant",
+    )
+
+
+def _tables(finding: Finding) -> DeltaGenerator:
+    """Draw the tables; return the place of the one by tenant."""
     st.subheader("By stage")
     st.dataframe(
         tables.known(tables.by_stage(finding)),
@@ -124,13 +160,7 @@ def _tables(finding: Finding) -> None:
         alt="Percentiles by stage",
     )
     st.subheader("By tenant")
-    st.dataframe(
-        tables.known(tables.by_tenant(finding)),
-        column_config=tables.by_tenant_columns(),
-        hide_index=True,
-        placeholder="",
-        alt="Load and percentiles by tenant",
-    )
+    place = st.empty()
     if finding.gpus:
         st.subheader("By GPU")
         st.dataframe(
@@ -140,6 +170,7 @@ def _tables(finding: Finding) -> None:
             placeholder="",
             alt="Activity and troubles by GPU",
         )
+    return place
 
 
 def _slow(

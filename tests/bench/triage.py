@@ -1,15 +1,10 @@
-"""Times the triage mathematics: ``python -m tests.bench_triage --requests 1000000``.
-
-Prints wall seconds and memory of the cost fit, the ledgers of the slow requests, and the tenant by
-tenant matrix of all requests; and of a calibration on 1,500 requests.
-"""
+"""What the triage costs: calibration, cost fit, ledgers, and the tenant by tenant matrix."""
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +13,8 @@ import pandas as pd
 from tailscope.triage import blame
 from tailscope.triage.calibration import calibrate
 from tailscope.triage.ledger import accounts, ledger
-from tailscope.triage.residual import residual
-from tailscope.triage.study import Costing, costing
+from tailscope.triage.reckoning import in_parallel
+from tailscope.triage.study import Costing, costing, slowdown
 from tailscope.triage.work import Ints, works
 from tests.simulated.engine import Machine
 from tests.simulated.scenario import scenario
@@ -65,40 +60,44 @@ def _names(word: str, codes: Ints, count: int) -> pd.Series[Any]:
 def books(found: Costing, least: float) -> float:
     """Ledgers of an engine's slow requests, and its matrix; the seconds in the matrix."""
     slow = np.flatnonzero(found.excess >= least)
-    unusual = residual(found.work, found.expected)
+    unusual = slowdown(found)
     held = accounts(found.work, found.cost)
     ledger(found.work, found.cost, found.alone, held, unusual, slow)
     return float(blame.matrix(found.work, found.cost, found.alone, held).sum())
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=1_000_000)
-    parser.add_argument("--tenants", type=int, default=20)
-    given = parser.parse_args()
-    frame = records(given.requests, given.tenants)
+def matrices(requests: int, tenants: int = 20) -> Iterator[str]:
+    """Cost fit, ledgers of the slowest hundredth, and the matrix of all requests."""
+    frame = records(requests, tenants)
     begin = time.perf_counter()
     parts = works(frame)
     read = time.perf_counter()
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(costing, parts))
-        fitted = time.perf_counter()
-        least = float(np.quantile(np.concatenate([one.excess for one in found]), 0.99))
-        sum(pool.map(books, found, [least] * len(found)))
+    found = in_parallel(costing, parts)
+    fitted = time.perf_counter()
+    least = float(np.quantile(np.concatenate([one.excess for one in found]), 0.99))
+    sum(in_parallel(lambda one: books(one, least), found))
     done = time.perf_counter()
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{given.requests} requests, {given.tenants} tenants, {ENGINES} engines")
-    print(f"read {read - begin:.2f} s, fit {fitted - read:.2f} s, ledgers {done - fitted:.2f} s")
-    print(f"all {done - begin:.2f} s, {memory:.2f} GB with the records")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    yield (
+        f"{requests:,} requests, {tenants} tenants, {ENGINES} engines: read {read - begin:.2f} s, "
+        f"fit {fitted - read:.2f} s, ledgers and matrix {done - fitted:.2f} s, "
+        f"all {done - begin:.2f} s; {memory:.2f} GiB at most with the records"
+    )
+
+
+def replay() -> str:
+    """Calibration on 1,500 requests."""
     made = scenario("flood", 1, span=270.0, machine=Machine(sequences=48), removals=False)
     work = works(made.frame)[0].take(np.arange(min(1500, len(made.frame))))
     one = costing(work)
     begin = time.perf_counter()
     engine = calibrate(work, one.cost)
     took = time.perf_counter() - begin
-    print(f"calibration of {len(work)} requests {took:.2f} s, loss {engine.loss:.3f}")
+    return f"calibration on {len(work):,} requests: {took:.2f} s, loss {engine.loss:.3f}"
 
 
-if __name__ == "__main__":
-    main()
+def run() -> Iterator[str]:
+    """Measure."""
+    yield replay()
+    yield from matrices(1_000_000)
+    yield from matrices(10_000_000)

@@ -1,0 +1,67 @@
+"""Requests that are sent again, and work that goes on for clients who have left.
+
+A retry is load: where every slow request is sent again, the queue feeds itself. And an engine that
+is not told that a client has gone works on; that is time of a tenant, too, and nobody gets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tailscope.triage.stages import Flags, floats, named
+
+_LEFT = 0.5
+"""Seconds that an engine may work on before it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """Repeated attempts and abandoned work.
+
+    Attributes:
+        attempts: Requests that were a second or later attempt.
+        seconds: Time that they were in the engine.
+        share: Part of the time of all requests in the engine.
+        tenants: Repeated attempts by tenant, the most first.
+        abandoned: Requests that the engine worked on after their client had left.
+        abandoned_seconds: For how long.
+    """
+
+    attempts: int
+    seconds: float
+    share: float
+    tenants: tuple[tuple[str, int], ...]
+    abandoned: int
+    abandoned_seconds: float
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.attempts or self.abandoned)
+
+
+def again(frame: pd.DataFrame) -> Flags:
+    """Which rows are a second or later attempt."""
+    return floats(frame, "attempt") > 1
+
+
+def retries(frame: pd.DataFrame) -> Retries:
+    """Count the repeated attempts and the abandoned work of some requests."""
+    repeated = again(frame)
+    total = np.nan_to_num(floats(frame, "total_seconds"))
+    beyond = total - floats(frame, "client_seconds")
+    left = beyond >= _LEFT
+    counts = named(frame[repeated], "tenant").value_counts()
+    whole = float(total.sum())
+    seconds = float(total[repeated].sum())
+    return Retries(
+        attempts=int(repeated.sum()),
+        seconds=seconds,
+        share=seconds / whole if whole > 0 else 0.0,
+        tenants=tuple((str(name), int(count)) for name, count in counts.items()),
+        abandoned=int(left.sum()),
+        abandoned_seconds=float(beyond[left].sum()),
+    )

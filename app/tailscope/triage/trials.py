@@ -1,0 +1,325 @@
+"""The changes that are played: what each does to the load or to the engine.
+
+Each is one variable. What a trial cannot know (how a client reacts, what a router does) is left as
+it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailscope.triage import recipes
+from tailscope.triage.calibration import Engine, delayed
+from tailscope.triage.lift import CACHE_DROP, Change
+from tailscope.triage.simulator import Load, load
+from tailscope.triage.step import UNLIMITED, Limits
+from tailscope.triage.work import Flags, Floats, Work
+
+_AGEING = 20.0
+"""Seconds of waiting that outweigh a second of own work, where short jobs go first."""
+
+_OUTPUT, _INPUT = 512, 4096
+_HEDGED = 0.95
+"""Requests that wait longer for their first token than this part of all are sent again."""
+
+_GENERATION = 0.98
+"""Share of the generations that a timeout lets through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A change to play.
+
+    Attributes:
+        name: Short name.
+        change: What to change.
+        config: Text for the engine or the gateway, by its name.
+        sent: The load with the change.
+        limits: The engine's limits with the change.
+        kept: Requests that still come to this engine.
+        paying: Requests whose owner pays for the change.
+        payers: Who that is, in words.
+        cut: Requests that are cut short.
+        replicas: Engines that share the load in turn.
+        hedge: Seconds after which a request without a first token is sent to another engine, too.
+    """
+
+    name: str
+    change: str
+    config: dict[str, str]
+    sent: Load
+    limits: Limits
+    kept: Flags
+    paying: Flags
+    payers: str = "nobody"
+    cut: int = 0
+    replicas: int = 1
+    hedge: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the trials of one engine share.
+
+    Attributes:
+        work: Requests that the engine was calibrated on.
+        engine: The calibrated engine.
+        suspect: The tenant whose load is in question, if there is one.
+        change: How its load changed.
+        replicas: Engines of this model that are known.
+        repeated: Which requests are a second or later attempt; None if that is not known.
+    """
+
+    work: Work
+    engine: Engine
+    suspect: int | None = None
+    change: Change | None = None
+    replicas: int = 1
+    repeated: Flags | None = None
+
+    @property
+    def sent(self) -> Load:
+        """The load as it reached the engine."""
+        return delayed(load(self.work), self.engine.overhead)
+
+    @property
+    def suspected(self) -> Flags:
+        """Requests of the suspect."""
+        if self.suspect is None:
+            return np.zeros(len(self.work), dtype=bool)
+        return np.asarray(self.work.tenant == self.suspect)
+
+    def trial(
+        self,
+        name: str,
+        change: str,
+        config: dict[str, str],
+        *,
+        sent: Load | None = None,
+        limits: Limits | None = None,
+        kept: Flags | None = None,
+        paying: Flags | None = None,
+        payers: str = "nobody",
+        cut: int = 0,
+        replicas: int = 1,
+        hedge: float | None = None,
+    ) -> Trial:
+        """A trial that leaves as it was what is not given."""
+        count = len(self.work)
+        return Trial(
+            name,
+            change,
+            config,
+            sent or self.sent,
+            limits or self.engine.limits,
+            np.ones(count, dtype=bool) if kept is None else kept,
+            np.zeros(count, dtype=bool) if paying is None else paying,
+            payers,
+            cut,
+            replicas,
+            hedge,
+        )
+
+
+def trials(case: Case) -> Iterator[Trial]:
+    """Every change that the load allows for."""
+    if case.suspect is not None:
+        yield from _of_tenant(case, case.suspect)
+    yield from _of_order(case)
+    yield from _of_time(case)
+    yield from _of_size(case)
+    yield from _of_limits(case)
+    yield from _of_retries(case)
+    yield from _of_replicas(case)
+
+
+def _of_tenant(case: Case, suspect: int) -> Iterator[Trial]:
+    name, own = case.work.tenants[suspect], case.suspected
+    yield case.trial(
+        "separate",
+        f"Give {name} an instance of its own.",
+        recipes.separate(name),
+        kept=~own,
+        paying=own,
+        payers=f"{name}, which moves",
+    )
+    room = case.engine.limits.sequences
+    if room < UNLIMITED and room >= 4:
+        cap = max(room // 4, 1)
+        group = own.astype(np.int64).tolist()
+        yield case.trial(
+            "tenant_cap",
+            f"Let {name} have at most {cap} requests in the batch at a time.",
+            recipes.tenant_cap(name, cap),
+            sent=replace(case.sent, group=group, caps={1: cap}),
+            paying=own,
+            payers=name,
+        )
+    if case.change is not None and case.change.cached <= CACHE_DROP:
+        yield _cache_restored(case, suspect)
+
+
+def _cache_restored(case: Case, suspect: int) -> Trial:
+    """The suspect's prompts hit the prefix cache as they did outside of its stretch."""
+    work, change = case.work, case.change
+    own = case.suspected
+    assert change is not None  # noqa: S101 - the caller looked
+    inside = own & (work.arrived >= change.begin) & (work.arrived < change.end)
+    usual = own & ~inside
+    share = float(work.cached[usual].sum()) / max(float(work.context[usual].sum()), 1.0)
+    cached = np.where(inside, np.maximum(work.cached, np.rint(share * work.context)), work.cached)
+    cached = np.minimum(cached, np.maximum(work.context - 1.0, 0.0)).astype(np.int64)
+    computed = np.maximum(np.rint(work.context).astype(np.int64) - cached, 1)
+    return case.trial(
+        "cache_restored",
+        f"Let the prompts of {work.tenants[suspect]} begin with the same text again, and route "
+        f"them to the same instance: {share:.0%} of their tokens used to come from the cache.",
+        recipes.cache(),
+        sent=replace(case.sent, cached=cached.tolist(), computed=computed.tolist()),
+    )
+
+
+def _of_order(case: Case) -> Iterator[Trial]:
+    work = case.work
+    seconds = case.engine.cost.per_prefill * work.computed
+    rank = work.arrived + _AGEING * seconds
+    long_ = seconds > np.quantile(seconds, 0.9)
+    yield case.trial(
+        "short_first",
+        "Let short prompts go first; a long one gains on them as it waits.",
+        recipes.short_first(),
+        sent=replace(case.sent, rank=rank.tolist()),
+        paying=long_,
+        payers="the longest tenth of the prompts",
+    )
+    room = case.engine.limits.sequences
+    if 4 <= room < UNLIMITED:
+        cap = max(room // 2, 1)
+        yield case.trial(
+            "lanes",
+            f"Keep half of the batch for short prompts: at most {cap} long ones at a time.",
+            recipes.lanes(cap, int(np.quantile(work.context, 0.9))),
+            sent=replace(case.sent, group=long_.astype(np.int64).tolist(), caps={1: cap}),
+            paying=long_,
+            payers="the longest tenth of the prompts",
+        )
+
+
+def _of_size(case: Case) -> Iterator[Trial]:
+    work, sent = case.work, case.sent
+    long_ = np.asarray(work.output > _OUTPUT)
+    if long_.any():
+        output = np.minimum(work.output, _OUTPUT).astype(np.int64)
+        yield case.trial(
+            "output_cap",
+            f"Allow at most {_OUTPUT} tokens of answer.",
+            recipes.output_cap(_OUTPUT),
+            sent=replace(sent, output=np.maximum(output, 1).tolist()),
+            paying=long_,
+            payers="the requests with longer answers, which are cut",
+            cut=int(long_.sum()),
+        )
+    large = np.asarray(work.context > _INPUT)
+    if large.any():
+        left = np.maximum(np.minimum(work.computed, _INPUT - work.cached), 1.0)
+        computed = np.where(large, left, np.maximum(work.computed, 1.0)).astype(np.int64)
+        yield case.trial(
+            "input_cap",
+            f"Allow at most {_INPUT} tokens of prompt.",
+            recipes.input_cap(_INPUT),
+            sent=replace(sent, computed=computed.tolist()),
+            paying=large,
+            payers="the requests with longer prompts, which are cut",
+            cut=int(large.sum()),
+        )
+
+
+def _of_limits(case: Case) -> Iterator[Trial]:
+    limits = case.engine.limits
+    for tokens in (limits.tokens // 4, limits.tokens // 2, limits.tokens * 2):
+        yield case.trial(
+            f"step_tokens_{tokens}",
+            f"Compute at most {tokens} tokens a step, instead of {limits.tokens}.",
+            recipes.step_tokens(tokens),
+            limits=replace(limits, tokens=max(tokens, 1)),
+        )
+    if limits.sequences >= UNLIMITED:
+        return
+    for room in (limits.sequences // 2, limits.sequences * 2):
+        yield case.trial(
+            f"batch_{room}",
+            f"Run at most {room} requests at a time, instead of {limits.sequences}.",
+            recipes.batch(room),
+            limits=replace(limits, sequences=max(room, 1)),
+        )
+
+
+def _of_time(case: Case) -> Iterator[Trial]:
+    """Timeouts in two layers: one for the queue, one for the generation."""
+    work = case.work
+    waits = case.engine.play.start - work.arrived
+    patience = max(float(np.quantile(waits, 0.95)) * 0.5, 1.0)
+    if float(waits.max()) > patience:
+        yield case.trial(
+            "queue_timeout",
+            f"Give up waiting after {patience:.1f} s, and tell the client to come back later.",
+            recipes.queue_timeout(patience),
+            sent=replace(case.sent, patience=patience),
+            payers="the requests that give up",
+        )
+    decode = case.engine.play.done - case.engine.play.first
+    longest = max(float(np.quantile(decode, _GENERATION)), 1.0)
+    late = decode > longest
+    if late.any():
+        pace = work.output / np.maximum(decode, 1e-9)
+        output = np.where(late, np.minimum(pace * longest, work.output), work.output)
+        yield case.trial(
+            "generation_timeout",
+            f"End a generation after {longest:.1f} s.",
+            recipes.generation_timeout(longest),
+            sent=replace(case.sent, output=_whole(output)),
+            paying=late,
+            payers="the requests that generate for longer, which are cut",
+            cut=int(late.sum()),
+        )
+
+
+def _of_retries(case: Case) -> Iterator[Trial]:
+    if case.repeated is not None and case.repeated.any():
+        yield case.trial(
+            "no_retries",
+            "Do not send a request again that was only slow; wait longer, with a growing pause.",
+            recipes.no_retries(),
+            kept=~case.repeated,
+            paying=case.repeated,
+            payers="the second attempts, which are not sent",
+        )
+
+
+def _of_replicas(case: Case) -> Iterator[Trial]:
+    yield case.trial(
+        "replica",
+        "Add an engine of the same kind, and let both take requests in turn.",
+        recipes.replica(),
+        replicas=2,
+        payers="whoever pays for the hardware",
+    )
+    wait = case.engine.play.first - case.work.arrived
+    delay = float(np.quantile(wait, _HEDGED))
+    if case.replicas > 1 and (wait > delay).any():
+        yield case.trial(
+            "hedging",
+            f"Send a request without a first token after {delay:.1f} s to another engine, too, and "
+            "take the answer that comes first.",
+            recipes.hedging(delay),
+            hedge=delay,
+            payers="all, by the work that is done twice",
+        )
+
+
+def _whole(tokens: Floats) -> list[int]:
+    found: list[int] = np.maximum(tokens, 1.0).astype(np.int64).tolist()
+    return found
