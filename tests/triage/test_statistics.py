@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tailscope.triage.cohort import associations
 from tailscope.triage.company import DIMENSIONS, company
@@ -13,7 +14,7 @@ from tailscope.triage.lift import change, sizes
 from tailscope.triage.offline import outliers
 from tailscope.triage.retries import retries
 from tailscope.triage.study import costing
-from tailscope.triage.survival import percentile, timeout
+from tailscope.triage.survival import cut, percentile, timeout
 from tailscope.triage.work import works
 from tests.simulated.engine import Machine
 from tests.simulated.scenario import scenario
@@ -22,26 +23,38 @@ from tests.simulated.scenario import scenario
 def test_a_timeout_does_not_pass_for_the_tail() -> None:
     random = np.random.default_rng(0)
     true = random.exponential(5.0, 4000)
-    seen, cut = np.minimum(true, 10.0), true > 10.0
-    p80 = percentile(seen, cut, 0.80)
+    seen, given_up = np.minimum(true, 10.0), true > 10.0
+    p80 = percentile(seen, given_up, 0.80)
     assert p80 is not None
     assert p80.bounded
     assert abs(p80.seconds - np.quantile(true, 0.80)) < 0.3
-    p99 = percentile(seen, cut, 0.99)
+    p99 = percentile(seen, given_up, 0.99)
     assert p99 is not None
     assert not p99.bounded
     assert p99.seconds == 10.0
-    assert timeout(seen, cut) == 10.0
+    assert timeout(seen, given_up) == 10.0
     assert timeout(true, np.zeros(len(true), dtype=bool)) is None
     assert percentile(np.array([]), np.array([], dtype=bool), 0.5) is None
+
+
+def test_a_cut_names_the_lowest_percentile_that_it_reaches() -> None:
+    random = np.random.default_rng(7)
+    done = np.minimum(random.lognormal(0.0, 0.5, 969), 9.0)
+    for given_up, level in ((31, "p99"), (7, None), (100, "p95")):
+        seconds = np.concatenate([done, 10.0 + 0.01 * random.random(given_up)])
+        found = cut(seconds, np.arange(len(seconds)) >= len(done))
+        assert found is not None
+        assert found.seconds == pytest.approx(10.0, rel=2e-3)
+        assert (found.requests, found.level) == (given_up, level)
+        assert found.share == pytest.approx(given_up / len(seconds))
 
 
 def test_requests_given_up_at_random_times_are_no_timeout() -> None:
     random = np.random.default_rng(1)
     true, patience = random.exponential(5.0, 2000), random.exponential(8.0, 2000)
-    seen, cut = np.minimum(true, patience), patience < true
-    assert timeout(seen, cut) is None
-    half = percentile(seen, cut, 0.5)
+    seen, given_up = np.minimum(true, patience), patience < true
+    assert timeout(seen, given_up) is None
+    half = percentile(seen, given_up, 0.5)
     assert half is not None
     assert abs(half.seconds - np.quantile(true, 0.5)) < 0.4
 
@@ -168,6 +181,9 @@ def test_attempts_beyond_the_first_and_abandoned_work_are_counted() -> None:
     frame = pd.DataFrame(
         {
             "tenant": ["a", "a", "b", None],
+            "arrived_ns": [1, 2, 3, 4],
+            "session": pd.Series([None] * 4, dtype=object),
+            "outcome": ["ok"] * 4,
             "attempt": [1, 2, 3, 1],
             "total_seconds": [2.0, 3.0, 5.0, 10.0],
             "client_seconds": [2.1, 3.1, np.nan, 4.0],

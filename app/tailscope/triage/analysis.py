@@ -81,12 +81,14 @@ def _latency(timed: pd.DataFrame) -> Latency:
         if (found := quantiles(floats(timed, column(stage)))) is not None:
             by_stage[stage] = found
     total, given_up = floats(timed, "total_seconds"), cut_short(timed)
+    client = floats(timed, "client_seconds")
     return Latency(
         total=censored_quantiles(total, given_up),
         ttft=quantiles(floats(timed, "ttft_seconds")),
-        client=censored_quantiles(floats(timed, "client_seconds"), given_up),
+        client=censored_quantiles(client, given_up),
         stages=MappingProxyType(by_stage),
-        cut=cut(total, given_up),
+        # A client gives up by its own clock, whatever the engine does afterwards.
+        cut=cut(np.where(np.isnan(client), total, client), given_up),
     )
 
 

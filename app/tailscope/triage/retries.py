@@ -23,6 +23,7 @@ class Retries:
 
     Attributes:
         attempts: Requests that were a second or later attempt.
+        factor: Requests per call: 1.0 without retries.
         seconds: Time that they were in the engine.
         share: Part of the time of all requests in the engine.
         tenants: Repeated attempts by tenant, the most first.
@@ -31,6 +32,7 @@ class Retries:
     """
 
     attempts: int
+    factor: float
     seconds: float
     share: float
     tenants: tuple[tuple[str, int], ...]
@@ -44,8 +46,25 @@ class Retries:
 
 
 def again(frame: pd.DataFrame) -> Flags:
-    """Which rows are a second or later attempt."""
-    return floats(frame, "attempt") > 1
+    """Which requests are a second or later attempt of a call, shape (n,).
+
+    By the attempt's number where it is told. Otherwise by the key that the attempts of one call
+    share (a session, an idempotency key, the gateway's span): the attempt before, of the same size
+    as far as that is known, did not end well. Never by time.
+    """
+    attempt = floats(frame, "attempt")
+    found: Flags = attempt > 1
+    tenants = named(frame, "tenant", "").to_numpy()
+    sessions = named(frame, "session", "").to_numpy()
+    order = np.lexsort((frame["arrived_ns"].to_numpy(), sessions, tenants))
+    one, next_ = order[:-1], order[1:]
+    same = (sessions[one] == sessions[next_]) & (tenants[one] == tenants[next_])
+    same &= (sessions[next_] != "") & np.isnan(attempt[next_])
+    ended = frame["outcome"].fillna("ok").to_numpy()
+    size = floats(frame, "input_tokens")
+    equal = (size[one] == size[next_]) | np.isnan(size[one]) | np.isnan(size[next_])
+    found[next_] |= same & equal & (ended[one] != "ok")
+    return found
 
 
 def retries(frame: pd.DataFrame) -> Retries:
@@ -56,9 +75,12 @@ def retries(frame: pd.DataFrame) -> Retries:
     left = beyond >= _LEFT
     counts = named(frame[repeated], "tenant").value_counts()
     whole = float(total.sum())
+    # A log that begins with second attempts has lost their first ones; one call is there at least.
+    attempts = min(int(repeated.sum()), len(frame) - 1) if len(frame) else 0
     seconds = float(total[repeated].sum())
     return Retries(
-        attempts=int(repeated.sum()),
+        attempts=attempts,
+        factor=len(frame) / (len(frame) - attempts) if attempts else 1.0,
         seconds=seconds,
         share=seconds / whole if whole > 0 else 0.0,
         tenants=tuple((str(name), int(count)) for name, count in counts.items()),

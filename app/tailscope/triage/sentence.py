@@ -40,10 +40,10 @@ def _cut(finding: Finding) -> str:
     cut = finding.latency.cut
     if cut is None:
         return ""
-    return (
-        f" The tail is cut at {seconds(cut.seconds)}: {percent(cut.share)} of the requests were "
-        "given up there."
-    )
+    ends = f"{percent(cut.share)} of requests end there."
+    if cut.level is None:
+        return f" Requests are given up at {seconds(cut.seconds)}: {ends}"
+    return f" {cut.level} is cut at {seconds(cut.seconds)}: {ends}"
 
 
 def slowness(finding: Finding) -> tuple[str, ...]:

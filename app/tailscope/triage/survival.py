@@ -97,11 +97,15 @@ class Cut:
 
     Attributes:
         seconds: The timeout.
+        requests: Given up there.
         share: Part of the requests that end there.
+        level: Lowest of the usual percentiles that is cut, for example ``p99``; None if none is.
     """
 
     seconds: float
+    requests: int
     share: float
+    level: str | None
 
 
 def cut(seconds: Floats, censored: Flags) -> Cut | None:
@@ -116,7 +120,9 @@ def cut(seconds: Floats, censored: Flags) -> Cut | None:
     if (at := timeout(seconds, censored)) is None:
         return None
     near = censored & (np.abs(seconds - at) <= _NEAR * at)
-    return Cut(at, float(near.mean()))
+    reached = np.quantile(seconds, list(LEVELS.values())) >= at * (1.0 - _NEAR)
+    level = next((name for name, cut in zip(LEVELS, reached, strict=True) if cut), None)
+    return Cut(at, int(near.sum()), float(near.mean()), level)
 
 
 def timeout(seconds: Floats, censored: Flags) -> float | None:
