@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from tailscope.catalogue import METRICS, Across, Kind, Metric
-from tailscope.catalogue.promql import TARGET_LABELS, UP
+from tailscope.catalogue.promql import ALERT_LABELS, ALERTS, LABELS, TARGET_LABELS, UP
 
 Recorded = Mapping[str, tuple[str, ...]]
 """Labels of the series of a recording rule, by its name."""
@@ -57,6 +57,8 @@ def labels_of(name: str, recorded: Recorded) -> tuple[str, ...] | None:
     """The labels of a series, or None if there is no such series."""
     if name == UP:
         return TARGET_LABELS
+    if name == ALERTS:
+        return (*ALERT_LABELS, "alertstate", *sorted(LABELS))
     if name in recorded:
         return recorded[name]
     metric = metric_of(name)

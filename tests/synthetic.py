@@ -55,10 +55,16 @@ ENGINE_BOUNDS: Mapping[Unit, tuple[float, ...]] = {
 }
 """Bounds as an engine might choose them, where the catalogue leaves them to it."""
 
+_WHOLES = ("_max_hertz", "_limit_watts", "_gpu_memory_total_bytes", "_capacity_tokens")
+"""Gauges that others are a part of: steady, and larger than those."""
+
 PER_SECOND: Mapping[str, float] = {
     # Less is found than is looked for.
     "tailscope_engine_prefix_cache_hit_tokens_total": 2,
     "tailscope_engine_external_cache_hit_tokens_total": 2,
+    "tailscope_engine_speculative_accepted_tokens_total": 2,
+    # No more than a second a second, over all reasons.
+    "tailscope_gpu_throttled_seconds_total": 0.3,
 }
 """Growth of a counter, where it is not 5."""
 
@@ -98,6 +104,8 @@ def _gauge(metric: Metric, times: Sequence[int], dice: random.Random) -> Iterabl
         return [at - dice.random() for at in times]
     if metric.name.endswith(("_up", "_state", "_info")):
         return [1.0 for _ in times]
+    if metric.name.endswith(_WHOLES):
+        return [10.0 for _ in times]
     scale = 1 if metric.unit is Unit.RATIO else 8
     return [round(dice.random() * scale, 3) for _ in times]
 
@@ -115,7 +123,8 @@ def _histogram(
 ) -> Iterator[str]:
     bounds = metric.buckets or ENGINE_BOUNDS[metric.unit]
     middle = bounds[len(bounds) // 2]
-    observed = [[dice.lognormvariate(0, 1) * middle for _ in range(20)] for _ in times]
+    most = bounds[-1] if metric.unit is Unit.RATIO else float("inf")
+    observed = [[min(dice.lognormvariate(0, 1) * middle, most) for _ in range(20)] for _ in times]
     for number, bound in enumerate((*bounds, float("inf"))):
         le = "+Inf" if bound == float("inf") else f"{bound:g}"
         within = (sum(bisect_left(bounds, v) <= number for v in some) for some in observed)
