@@ -22,7 +22,7 @@ from tailscope.dashboards.panels import timeseries
 from tailscope.dashboards.query import NOW, Series
 from tailscope.dashboards.style import SCHEMA_VERSION, TAG, Unit
 from tests import boards as asked
-from tests.expression import faults, labels_of, metric_of, selectors
+from tests.expression import faults, labels_of, metrics_of, selectors
 from tests.prometheus import Prometheus
 from tests.tools import ROOT
 
@@ -296,12 +296,11 @@ def test_every_variable_has_values(
 
 def _shown(path: Path) -> set[str]:
     """Names of the metrics that a board shows."""
-    found = (
-        metric_of(series.name)
+    return {
+        metric.name
         for query in asked.expressions(asked.load(path))
-        for series in selectors(query.expr)
-    )
-    return {metric.name for metric in found if metric}
+        for metric in metrics_of(query.expr)
+    }
 
 
 def test_the_reference_board_shows_every_metric_and_no_other() -> None:

@@ -70,8 +70,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "alerts": Command(
         "tailscope.alerts.command",
-        "write the Prometheus alert rules",
-        "tailscope alerts build --output alerts/rules",
+        "write the alert rules for Prometheus, its operator and Grafana",
+        "tailscope alerts build --output alerts",
     ),
 }
 
