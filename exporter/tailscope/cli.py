@@ -64,7 +64,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "dashboards": Command(
         "tailscope.dashboards.command",
-        "write the Grafana dashboards",
+        "write the Grafana dashboards, push or preview them",
         "tailscope dashboards build --output dashboards/json",
         "dashboards",
     ),

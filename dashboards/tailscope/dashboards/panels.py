@@ -12,13 +12,14 @@ from typing import Any, Final
 from grafanalib import core
 from grafanalib._gen import DashboardEncoder
 
-from tailscope.catalogue import Metric, gpu, requests
+from tailscope.catalogue import Metric, gpu, inference, requests
 from tailscope.dashboards.grid import Place
 from tailscope.dashboards.legacy import current_panel
 from tailscope.dashboards.links import APP, AROUND, Link
 from tailscope.dashboards.query import Series
 from tailscope.dashboards.style import (
     DATASOURCE,
+    FINISHED,
     NEUTRAL,
     SERIES,
     Limits,
@@ -33,6 +34,9 @@ _NO_LINKS: Final[Mapping[str, Sequence[Link]]] = MappingProxyType({})
 
 NO_RECORDS: Final = "No request records here. Does the server send its traces to the exporter?"
 NO_GPU: Final = "No such reading here. Does the exporter see a GPU, and does the GPU have it?"
+NO_ENGINE: Final = (
+    "No such reading here. Does the engine have it, and does Prometheus scrape the exporter?"
+)
 NO_DATA: Final = "No data here. Does Prometheus scrape the exporter?"
 
 
@@ -203,6 +207,7 @@ def table(
     *columns: tuple[Series, Unit],
     links: Mapping[str, Sequence[Link]] = _NO_LINKS,
     width: int = 24,
+    height: int = 8,
 ) -> Panel:
     """The latest values: a line for each set of labels, a column for each query, largest first.
 
@@ -215,6 +220,7 @@ def table(
             gives only its labels.
         links: Where a click on the value of a label may go, by label.
         width: Columns of the grid.
+        height: Units of 30 pixels.
     """
     series = [one for one, _ in columns]
     names = {f"Value #{ref}": one.name for ref, one in zip(ascii_uppercase, series, strict=False)}
@@ -261,7 +267,7 @@ def table(
             },
         },
     )
-    return Panel(made, width, 8)
+    return Panel(made, width, height)
 
 
 def _common(
@@ -291,7 +297,7 @@ def _common(
 
 def _coloured(series: Sequence[Series]) -> list[str]:
     """Names that have a colour: legends as they are, and the values of a legend that is a label."""
-    labels = {"{{stage}}": requests.STAGES, "{{outcome}}": tuple(SERIES)}
+    labels = {"{{stage}}": requests.STAGES, "{{outcome}}": tuple(SERIES), "{{reason}}": FINISHED}
     names = [name for one in series for name in labels.get(one.name, (one.name,))]
     return [name for name in dict.fromkeys(names) if name in SERIES]
 
@@ -302,4 +308,6 @@ def _when_empty(series: Sequence[Series]) -> str:
 
     if asks(requests.METRICS):
         return NO_RECORDS
-    return NO_GPU if asks(gpu.METRICS) else NO_DATA
+    if asks(gpu.METRICS):
+        return NO_GPU
+    return NO_ENGINE if asks(inference.METRICS) else NO_DATA

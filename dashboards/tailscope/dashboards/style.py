@@ -71,8 +71,14 @@ SERIES: Final[dict[str, Colour]] = {
     "aborted": Colour.GREY,
     "queue_timeout": Colour.PINK,
     "generation_timeout": Colour.VIOLET,
+    "stop": Colour.GREEN,
+    "length": Colour.ORANGE,
+    "abort": Colour.GREY,
 }
 """Colour of a series by its name; Grafana chooses for the others."""
+
+FINISHED: Final = ("stop", "length", "abort", "error")
+"""Reasons of an engine for which a request ended, that have a colour."""
 
 Limits = tuple[tuple[float, Colour], ...]
 """From which value on a colour holds, in rising order."""

@@ -41,6 +41,7 @@ def _both(
         (Series("Before", before), unit),
         (Series("After", after), unit),
         width=width,
+        height=6,
     )
 
 

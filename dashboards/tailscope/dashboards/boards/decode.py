@@ -224,6 +224,7 @@ CACHE: Final = Row(
                 ),
                 Unit.RATIO,
             ),
+            height=5,
         ),
     ),
 )
