@@ -56,8 +56,8 @@ bench: $(VENV)/.dev ## Measure what the exporter and the triage cost
 	@$(PY) -m tests.bench $(ARGS)
 
 .PHONY: screenshot
-screenshot: $(VENV)/.dev .tools/.ready ## Make the README's picture from the demo
-	@$(PY) -m tests.screenshot docs/triage.png
+screenshot: $(VENV)/.dev .tools/.ready ## Make the pictures of the docs from the demo
+	@$(PY) -m tests.screenshot docs
 
 .PHONY: lock
 lock: ## Take the newest versions of all libraries into constraints.txt

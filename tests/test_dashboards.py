@@ -38,7 +38,7 @@ EMPTY_IS_RIGHT: Mapping[str, str] = {
 
 MAY_BE_NEGATIVE = {
     "Share now less share before",
-    "First token within $first, change in points",
+    "First token within ${first:text}, change in points",
     "Degrees left to the slowdown",
     "Computed and cached tokens",
 }

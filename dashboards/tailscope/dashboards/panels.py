@@ -76,6 +76,7 @@ def stat(
     *,
     limits: Limits = NEUTRAL,
     width: int = 4,
+    height: int = 4,
 ) -> Panel:
     """One number, the latest, over its own curve."""
     made = core.Stat(
@@ -87,7 +88,7 @@ def stat(
         thresholds=thresholds(limits)["steps"],
         extraJson={"options": {"wideLayout": True, "showPercentChange": False}},
     )
-    return Panel(made, width, 4)
+    return Panel(made, width, height)
 
 
 def timeseries(
@@ -238,7 +239,7 @@ def table(
         ]
         + [
             {
-                "matcher": {"id": "byName", "options": label.capitalize()},
+                "matcher": {"id": "byName", "options": _heading(label)},
                 "properties": [{"id": "links", "value": list(targets)}],
             }
             for label, targets in links.items()
@@ -250,7 +251,7 @@ def table(
                 "options": {
                     "excludeByName": dict.fromkeys(["Time", *hidden], True),
                     "indexByName": {name: place for place, name in enumerate(order)},
-                    "renameByName": {label: label.capitalize() for label in labels} | names,
+                    "renameByName": {label: _heading(label) for label in labels} | names,
                 },
             },
         ],
@@ -268,6 +269,10 @@ def table(
         },
     )
     return Panel(made, width, height)
+
+
+def _heading(label: str) -> str:
+    return label.replace("_", " ").capitalize()
 
 
 def _common(

@@ -197,7 +197,7 @@ EARLIER_ROW: Final = Row(
         ),
         timeseries(
             403,
-            "First token within $first, change in points",
+            "First token within ${first:text}, change in points",
             "Share now less share before, of the requests in time. Under 0 users are worse off "
             "than then; exact, at a bound of the buckets.",
             Unit.RATIO,

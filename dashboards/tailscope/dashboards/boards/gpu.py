@@ -174,6 +174,7 @@ HEALTH: Final = Row(
             Unit.COUNT,
             Series("lost", total(compare(_NOW.vector("gpu_up"), "== bool", 0))),
             limits=ANY,
+            height=6,
         ),
         stat(
             302,
@@ -183,6 +184,7 @@ HEALTH: Final = Row(
             Unit.COUNT,
             Series("pending", total(_NOW.gauge("gpu_remap_pending", _GPU))),
             limits=ANY,
+            height=6,
         ),
         table(
             303,
@@ -200,6 +202,7 @@ HEALTH: Final = Row(
                 Unit.COUNT,
             ),
             width=16,
+            height=6,
         ),
         timeseries(
             304,
@@ -300,6 +303,7 @@ FACTS: Final = Row(
                 Unit.COUNT,
             ),
             width=16,
+            height=5,
         ),
         table(
             502,
@@ -312,6 +316,7 @@ FACTS: Final = Row(
                 Unit.COUNT,
             ),
             width=8,
+            height=5,
         ),
         timeseries(
             503,

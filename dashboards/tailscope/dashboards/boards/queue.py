@@ -213,7 +213,7 @@ RETRIES: Final = Row(
         ),
         timeseries(
             404,
-            "Requests that ended within $within",
+            "Requests that ended within ${within:text}",
             "Share of the requests up to the chosen time, by server: exact, because the choices "
             "are bounds of the buckets. Set it to your shortest timeout and see how near it is.",
             Unit.RATIO,

@@ -117,7 +117,7 @@ HARM: Final = Row(
         ),
         timeseries(
             203,
-            "First token within $first",
+            "First token within ${first:text}",
             "Share of each tenant's requests whose first token came in the chosen time: exact, at "
             "a bound of the buckets. The lowest curve is the tenant to help first.",
             Unit.RATIO,

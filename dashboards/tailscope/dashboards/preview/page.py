@@ -17,7 +17,7 @@ WIDTH: Final = 1440
 _GAP: Final = 8
 _UNIT: Final = 30 + _GAP
 """Height of a line of Grafana's grid, with the gap below it."""
-_TOP: Final = 64
+_TOP: Final = 80
 
 _STYLE: Final = """
 * { box-sizing: border-box; margin: 0 }

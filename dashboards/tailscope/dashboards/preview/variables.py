@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-_NAME: Final = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
+_NAME: Final = re.compile(r"\$(?:\{(\w+(?::text)?)(?::\w+)?\}|(\w+))")
 
 
 def values(
@@ -20,19 +20,21 @@ def values(
         seconds: Length of the time range.
         scrape: Seconds between two scrapes.
     """
-    found = {each["name"]: _default(each) for each in board["templating"]["list"]}
+    variables = board["templating"]["list"]
+    found = {each["name"]: _default(each, "value") for each in variables}
+    found |= {f"{each['name']}:text": _default(each, "text") for each in variables}
     found |= {
         "__range": f"{seconds:.0f}s",
         "__rate_interval": f"{max(4 * scrape, 1):.0f}s",
         "__interval": f"{scrape:.0f}s",
     }
-    return found | dict(chosen)
+    return found | dict(chosen) | {f"{name}:text": value for name, value in chosen.items()}
 
 
-def _default(variable: Mapping[str, Any]) -> str:
+def _default(variable: Mapping[str, Any], form: str) -> str:
     if "allValue" in variable:
         return str(variable["allValue"])
-    return str(variable.get("current", {}).get("value", ""))
+    return str(variable.get("current", {}).get(form, ""))
 
 
 def put(text: str, known: Mapping[str, str]) -> str:
