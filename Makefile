@@ -31,7 +31,11 @@ run: $(VENV)/.app ## Start the demo, or the exporter and the app on ENGINE=http:
 .PHONY: test
 test: $(VENV)/.dev .tools/.ready lint ## Set up all that tests need, check the code and run every test
 	@echo "Running the tests: about 5 minutes on 2 cores."
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -m "not schema" $(ARGS)
+
+.PHONY: test-schema
+test-schema: $(VENV)/.dev .tools/schema/.ready ## Check the boards against the types of four Grafana versions
+	@$(PY) -m pytest -m schema tests/test_schema.py $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style and types
@@ -94,6 +98,13 @@ venv:
 	  echo "Making the virtual environment $(VENV)."; \
 	  $(PYTHON) -m venv $(VENV); \
 	fi
+
+.tools/schema/.ready: tests/schema/package.json
+	@command -v npm >/dev/null || { echo "npm is missing. On Debian: apt-get install nodejs npm"; exit 1; }
+	@echo "Fetching Grafana's types into .tools: 30 MB."
+	@mkdir -p $(@D) && cp tests/schema/package.json $(@D)/
+	@npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --legacy-peer-deps --silent
+	@touch $@
 
 .tools/.ready: tests/setup.sh
 	@bash tests/setup.sh

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import told
 from tests.prometheus import Prometheus, backfill, running
 from tests.synthetic import openmetrics
 
@@ -17,6 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code gives into the golden files; the diff is what to review",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if line := told():
+        terminalreporter.write_line(f"Checked: {line}")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tailscope.alerts.groups import groups
 from tailscope.alerts.model import Alert, AlertError, PanelLink, Recording, Severity
 from tailscope.cli import main
 from tests import boards
+from tests.counts import COUNTS
 from tests.expression import faults, labels_of, nodes, selectors
 from tests.tools import ROOT, tool
 
@@ -90,6 +91,8 @@ def test_prometheus_takes_the_rules() -> None:
 def test_the_rules_do_what_their_cases_say(path: Path) -> None:
     ran = subprocess.run([tool("promtool"), "test", "rules", path], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    asked = yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]
+    COUNTS["unit cases of alerts"] += sum(len(each["alert_rule_test"]) for each in asked)
 
 
 @EACH
@@ -111,6 +114,7 @@ def test_its_cases_fire_rest_resolve_and_know_absence(alert: Alert) -> None:
 @EACH
 def test_its_expression_is_sound(alert: Alert) -> None:
     assert faults(alert.expr, RECORDED) == []
+    COUNTS["alerts"] += 1
 
 
 @EACH

@@ -22,6 +22,7 @@ from tailscope.dashboards.panels import timeseries
 from tailscope.dashboards.query import NOW, Series
 from tailscope.dashboards.style import SCHEMA_VERSION, TAG, Unit
 from tests import boards as asked
+from tests.counts import COUNTS
 from tests.expression import faults, labels_of, metrics_of, selectors
 from tests.prometheus import Prometheus
 from tests.tools import ROOT
@@ -278,6 +279,9 @@ def test_every_panel_has_data_and_no_nonsense(
         if query.title in shares:
             assert all(value <= 1 for value in values), query
     assert set(empty) <= set(EMPTY_IS_RIGHT)
+    COUNTS["boards"] += 1
+    COUNTS["panels"] += len(list(asked.panels(board)))
+    COUNTS["expressions"] += len(asked.expressions(board))
 
 
 @BOARDS

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tailscope.alerts.groups import groups
+from tests.counts import COUNTS
 from tests.faults import ABSENT, FAULTS, QUICK, SLOW, SLOW_FAULTS, Course, Fault, series
 from tests.tools import ROOT, tool
 
@@ -79,6 +80,7 @@ EVERY = (*FAULTS, *SLOW_FAULTS, ABSENT)
 @pytest.mark.parametrize("fault", EVERY, ids=lambda fault: fault.name)
 def test_a_fault_fires_its_alerts_and_no_others(fault: Fault, fired: Fired) -> None:
     assert fired.get(fault.name, frozenset()) == fault.alerts
+    COUNTS["faults"] += 1
 
 
 def test_every_alert_has_a_fault_that_fires_it() -> None:

@@ -17,6 +17,7 @@ import pytest
 from tailscope.address import free
 from tailscope.alerts.groups import groups
 from tests import boards
+from tests.counts import COUNTS
 from tests.prometheus import Prometheus, backfill, running
 from tests.synthetic import openmetrics
 from tests.tools import tool
@@ -107,6 +108,7 @@ def test_a_board_shows_the_same(path: Path, both: tuple[Prometheus, Prometheus])
     asked = [one for one in boards.expressions(boards.load(path)) if one.title not in UNLIKE]
     found = [line for title, expr, _ in asked for line in _differences(title, expr, both)]
     assert found == []
+    COUNTS["expressions in VictoriaMetrics"] += len(asked)
 
 
 def test_alerts_compare_the_same_numbers(both: tuple[Prometheus, Prometheus]) -> None:
