@@ -10,7 +10,7 @@ from tailscope.catalogue.promql import age, compare, difference, ratio, total
 from tailscope.dashboards.board import Board, Row
 from tailscope.dashboards.panels import stat, table, timeseries
 from tailscope.dashboards.query import NOW, RANGE, SCOPE, Series
-from tailscope.dashboards.style import ANY, UTILISATION, Unit
+from tailscope.dashboards.style import ANY, Unit
 from tailscope.dashboards.variables import GPU
 
 _CHOSEN: Final = MappingProxyType({**SCOPE, "gpu": "~$gpu"})
@@ -248,7 +248,7 @@ MEMORY: Final = Row(
                     _NOW.gauge("gpu_memory_total_bytes", _GPU),
                 ),
             ),
-            limits=UTILISATION,
+            top=1,
         ),
         *(
             timeseries(
