@@ -32,12 +32,16 @@ run: $(VENV)/.app ## Start the demo, or the exporter and the app on ENGINE=http:
 .PHONY: test
 test: $(VENV)/.dev .tools/.ready lint ## Set up all that tests need, check the code and run every test
 	@echo "Running the tests: about 5 minutes on 2 cores."
-	@$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile -m "not schema" $(ARGS)
 
 .PHONY: test-engines
 test-engines: $(VENV)/.dev ## Start real engines on the CPU and compare; with VLLM=1 vLLM too
 	@bash tests/engines/setup.sh "$(PYTHON)" llamacpp litellm dynamo $(if $(VLLM),vllm)
 	@$(PY) -m pytest --engines tests/engines $(ARGS)
+
+.PHONY: test-schema
+test-schema: $(VENV)/.dev .tools/schema/.ready ## Check the boards against the types of four Grafana versions
+	@$(PY) -m pytest -m schema tests/test_schema.py $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check style and types
@@ -66,8 +70,8 @@ soak: $(VENV)/.dev ## Kill the exporter 200 times under load and fill its disk: 
 	@$(PY) -m tests.soak $(ARGS)
 
 .PHONY: screenshot
-screenshot: $(VENV)/.dev .tools/.ready ## Make the README's picture from the demo
-	@$(PY) -m tests.screenshot docs/triage.png
+screenshot: $(VENV)/.dev .tools/.ready ## Make the pictures of the docs from the demo
+	@$(PY) -m tests.screenshot docs
 
 .PHONY: lock
 lock: ## Take the newest versions of all libraries into constraints.txt
@@ -104,6 +108,13 @@ venv:
 	  echo "Making the virtual environment $(VENV)."; \
 	  $(PYTHON) -m venv $(VENV); \
 	fi
+
+.tools/schema/.ready: tests/schema/package.json
+	@command -v npm >/dev/null || { echo "npm is missing. On Debian: apt-get install nodejs npm"; exit 1; }
+	@echo "Fetching Grafana's types into .tools: 30 MB."
+	@mkdir -p $(@D) && cp tests/schema/package.json $(@D)/
+	@npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --legacy-peer-deps --silent
+	@touch $@
 
 .tools/.ready: tests/setup.sh
 	@bash tests/setup.sh

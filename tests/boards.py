@@ -13,11 +13,16 @@ BOARDS = sorted((ROOT / "dashboards" / "json").glob("*.json"))
 
 EVERYTHING: Mapping[str, str] = {
     "job": ".+",
+    "instance": ".+",
+    "gpu": ".+",
     "model": ".*",
     "server": ".*",
     "tenant": ".*",
     "__rate_interval": "1m",
     "__range": "10m",
+    "offset": "5m",
+    "first": "2|2[.]0",
+    "within": "30|30[.]0",
 }
 """Every variable of a board at *All*, at a scrape interval of 15 s."""
 

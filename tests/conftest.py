@@ -1,9 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.counts import told
+from tests.prometheus import Prometheus, backfill, running
+from tests.synthetic import openmetrics
 
 Golden = Callable[[Path, str], None]
 
@@ -19,6 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if line := told():
+        terminalreporter.write_line(f"Checked: {line}")
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compare a text with a golden file, or rewrite the file when asked to."""
@@ -32,3 +41,17 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         )
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def prometheus_of_everything(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Prometheus, int]]:
+    """A Prometheus with 25 minutes of every metric of the catalogue, and when they end."""
+    directory = tmp_path_factory.mktemp("everything")
+    start, count, step = 1_760_000_000, 100, 15
+    text = directory / "series.txt"
+    text.write_text("\n".join(openmetrics(start, count, step)) + "\n", encoding="utf-8")
+    backfill(text, directory / "data")
+    with running(directory / "data") as server:
+        yield server, start + (count - 1) * step

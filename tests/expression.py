@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from tailscope.catalogue import METRICS, Across, Kind, Metric
-from tailscope.catalogue.promql import TARGET_LABELS, UP
+from tailscope.catalogue.promql import ALERT_LABELS, ALERTS, LABELS, TARGET_LABELS, UP
 
 Recorded = Mapping[str, tuple[str, ...]]
 """Labels of the series of a recording rule, by its name."""
@@ -53,10 +53,17 @@ def metric_of(name: str) -> Metric | None:
     return None
 
 
+def metrics_of(expr: str) -> set[Metric]:
+    """The metrics of the catalogue that an expression asks for."""
+    return {found for series in selectors(expr) if (found := metric_of(series.name))}
+
+
 def labels_of(name: str, recorded: Recorded) -> tuple[str, ...] | None:
     """The labels of a series, or None if there is no such series."""
     if name == UP:
         return TARGET_LABELS
+    if name == ALERTS:
+        return (*ALERT_LABELS, "alertstate", *sorted(LABELS))
     if name in recorded:
         return recorded[name]
     metric = metric_of(name)
@@ -122,9 +129,17 @@ def _operation(node: Any, recorded: Recorded) -> Iterator[str]:
         yield "a division by what may be 0: NaN"
     matching = node.modifier.matching if node.modifier else None
     for label in matching.labels if matching else ():
-        for series in selectors(node):
+        for series in _labelled(node):
             if label not in (labels_of(series.name, recorded) or (label,)):
                 yield f"on {label}, which {series.name} lacks"
+
+
+def _labelled(node: Any) -> Iterator[Any]:
+    """Selectors whose labels reach the node: a scalar has none."""
+    for found, within in nodes(node):
+        scalar = any(isinstance(n, promql.Call) and n.func.name == "scalar" for n in within)
+        if isinstance(found, promql.VectorSelector) and not scalar:
+            yield found
 
 
 def _guarded(node: Any) -> bool:

@@ -1,25 +1,40 @@
-"""Makes the README's picture: ``python -m tests.screenshot FILE`` looks at the demo."""
+"""Makes the pictures of the docs from the demo: ``python -m tests.screenshot FOLDER``."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import expect
 
+from tailscope.address import free
+from tailscope.dashboards.boards import boards
+from tailscope.dashboards.preview.command import preview
+from tailscope.dashboards.preview.prometheus import Prometheus
 from tests.chromium import browser
+from tests.prometheus import running
 
 _WIDTH, _HEIGHT = 1280, 1000
 _PATIENCE_MS = 60_000
+_SCRAPED = 150
+"""Seconds for which Prometheus scrapes the demo before its boards are drawn."""
+_BOARDS = {"tailscope-triage": 1500, "tailscope-decode": 2000, "tailscope-tenants": 1400}
+"""Boards of the docs, and how many pixels of their height are shown."""
+_COLOURS = 64
 
 
-def main(target: Path) -> None:
-    """Start the demo, open the page as a reader would, and keep what it shows."""
-    demo = subprocess.Popen(
-        [sys.executable, "-m", "tailscope.cli", "demo"], stdout=subprocess.PIPE, text=True
-    )
+@contextmanager
+def _demo(*flags: str) -> Iterator[str]:
+    """Run the demo; give what it said until it was ready."""
+    command = [sys.executable, "-m", "tailscope.cli", "demo", *flags]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert demo.stdout is not None
         said = ""
@@ -27,20 +42,64 @@ def main(target: Path) -> None:
             said += line
             if "Ctrl-C" in line:
                 break
-        found = re.search(r"triage app +(\S+)", said)
-        if not found:
+        else:
             sys.exit(f"the demo did not start:\n{said}")
-        with browser() as chromium:
-            page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
-            page.goto(found[1])
-            sentence = page.get_by_text(re.compile(r"of the slow seconds are in the queue"))
-            expect(sentence.first).to_be_visible(timeout=_PATIENCE_MS)
-            page.wait_for_timeout(3_000)  # until the charts are drawn
-            page.screenshot(path=target)
+        yield said
     finally:
         demo.terminate()
         demo.wait(20)
-    print(f"{target}: {target.stat().st_size // 1024} kB")
+
+
+def app(target: Path) -> None:
+    """Open the triage app as a reader would, and keep what it shows."""
+    with _demo() as said, browser() as chromium:
+        found = re.search(r"triage app +(\S+)", said)
+        assert found, said
+        page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+        page.goto(found[1])
+        sentence = page.get_by_text(re.compile(r"of the slow seconds are in the queue"))
+        expect(sentence.first).to_be_visible(timeout=_PATIENCE_MS)
+        page.wait_for_timeout(3_000)  # until the charts are drawn
+        page.screenshot(path=target)
+
+
+def previews(folder: Path) -> None:
+    """Draw the boards of the docs from a Prometheus that scraped the demo."""
+    listen = str(free())
+    with tempfile.TemporaryDirectory() as made:
+        work = Path(made)
+        with (
+            _demo("--no-app", "--listen", listen, "--data", str(work / "data")),
+            running(work / "prometheus", {"tailscope": listen}) as server,
+        ):
+            time.sleep(_SCRAPED)
+            preview(
+                [board for board in boards() if board.uid in _BOARDS],
+                Prometheus(server.url),
+                work,
+                seconds=_SCRAPED - 30,
+                scrape=1,
+                chosen={"offset": "30s"},
+                png=True,
+            )
+        for uid, height in _BOARDS.items():
+            _shrink(
+                work / f"{uid}.png", folder / f"{uid.replace('tailscope', 'board')}.png", height
+            )
+
+
+def _shrink(source: Path, target: Path, height: int) -> None:
+    picture = Image.open(source).convert("RGB")
+    shown = picture.crop((0, 0, picture.width, min(height, picture.height)))
+    shown.quantize(_COLOURS).save(target, optimize=True)
+
+
+def main(folder: Path) -> None:
+    """Make all pictures."""
+    app(folder / "triage.png")
+    previews(folder)
+    for path in sorted(folder.glob("*.png")):
+        print(f"{path}: {path.stat().st_size // 1024} kB")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Fetches the programs that the tests run beside Tailscope: Prometheus, promtool, amtool, Chromium.
-# Prometheus and Alertmanager are unpacked into .tools, not installed: no root, no service.
+# Fetches the programs that the tests run beside Tailscope: Prometheus, promtool, amtool,
+# VictoriaMetrics, Chromium. The first four are unpacked into .tools, not installed: no root, no service.
 # Chromium and a C compiler need system libraries, so they are installed, where that may be done.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! command -v apt-get >/dev/null; then
-  echo "This is no Debian: install prometheus, prometheus-alertmanager and chromium yourself."
+  echo "This is no Debian: install prometheus, prometheus-alertmanager, victoria-metrics and chromium yourself."
   exit 0
 fi
 
 has() { [ -x ".tools/usr/bin/$1" ] || command -v "$1" >/dev/null; }
 
-if ! { has prometheus && has promtool && has amtool; }; then
-  echo "Fetching Debian's Prometheus and Alertmanager into .tools: 30 MB."
+if ! { has prometheus && has promtool && has amtool && has victoria-metrics; }; then
+  echo "Fetching Debian's Prometheus, Alertmanager and VictoriaMetrics into .tools: 70 MB."
   lists=$PWD/.tools/apt
   mkdir -p "$lists/lists/partial" "$lists/cache/archives/partial"
   # Lists of our own: reading the system's may need root, and they may be missing or old.
   apt=(apt-get -qq -o "Dir::State::Lists=$lists/lists" -o "Dir::Cache=$lists/cache"
     -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
   "${apt[@]}" update
-  (cd .tools && "${apt[@]}" download prometheus prometheus-alertmanager)
+  (cd .tools && "${apt[@]}" download prometheus prometheus-alertmanager victoria-metrics)
   for package in .tools/*.deb; do
     dpkg -x "$package" .tools
   done

@@ -55,23 +55,47 @@ ENGINE_BOUNDS: Mapping[Unit, tuple[float, ...]] = {
 }
 """Bounds as an engine might choose them, where the catalogue leaves them to it."""
 
+_WHOLES = ("_max_hertz", "_limit_watts", "_gpu_memory_total_bytes", "_capacity_tokens")
+"""Gauges that others are a part of: steady, and larger than those."""
+
 PER_SECOND: Mapping[str, float] = {
     # Less is found than is looked for.
     "tailscope_engine_prefix_cache_hit_tokens_total": 2,
     "tailscope_engine_external_cache_hit_tokens_total": 2,
+    "tailscope_engine_speculative_accepted_tokens_total": 2,
+    # No more than a second a second, over all reasons.
+    "tailscope_gpu_throttled_seconds_total": 0.3,
 }
 """Growth of a counter, where it is not 5."""
 
 
-def openmetrics(start: int, count: int, step: int, seed: int = 1) -> Iterator[str]:
-    """Lines of OpenMetrics: ``count`` samples of each series, ``step`` seconds apart."""
+def openmetrics(
+    start: int, count: int, step: int, seed: int = 1, *, steady: bool = False
+) -> Iterator[str]:
+    """Lines of OpenMetrics: ``count`` samples of each series, ``step`` seconds apart.
+
+    Steady ones grow alike all the time, so that it is no matter which samples a rate looks at.
+    """
     times = range(start, start + count * step, step)
     for metric in METRICS.values():
         yield f"# TYPE {metric.name.removesuffix('_total')} {metric.kind}"
         for labels in _label_sets(metric):
-            dice = random.Random(f"{seed} {metric.name} {labels}")
+            dice = _Dice(f"{seed} {metric.name} {labels}", steady)
             yield from _series(metric, labels, times, dice)
     yield "# EOF"
+
+
+class _Dice(random.Random):
+    """Random numbers; if it is steady, those of the first time again and again."""
+
+    def __init__(self, seed: str, steady: bool) -> None:
+        super().__init__(seed)
+        self._start = self.getstate() if steady else None
+
+    def again(self) -> None:
+        """Begin the next time."""
+        if self._start:
+            self.setstate(self._start)
 
 
 def _label_sets(metric: Metric) -> Iterator[str]:
@@ -80,9 +104,7 @@ def _label_sets(metric: Metric) -> Iterator[str]:
         yield ",".join([JOB, *(f'{label}="{value}"' for label, value in pairs)])
 
 
-def _series(
-    metric: Metric, labels: str, times: Sequence[int], dice: random.Random
-) -> Iterator[str]:
+def _series(metric: Metric, labels: str, times: Sequence[int], dice: _Dice) -> Iterator[str]:
     if metric.kind is Kind.HISTOGRAM:
         return _histogram(metric, labels, times, dice)
     values = (
@@ -93,29 +115,35 @@ def _series(
     )
 
 
-def _gauge(metric: Metric, times: Sequence[int], dice: random.Random) -> Iterable[float]:
+def _gauge(metric: Metric, times: Sequence[int], dice: _Dice) -> Iterable[float]:
     if metric.name.endswith("_timestamp_seconds"):
-        return [at - dice.random() for at in times]
+        return [at - _random(dice) for at in times]
     if metric.name.endswith(("_up", "_state", "_info")):
         return [1.0 for _ in times]
+    if metric.name.endswith(_WHOLES):
+        return [10.0 for _ in times]
     scale = 1 if metric.unit is Unit.RATIO else 8
-    return [round(dice.random() * scale, 3) for _ in times]
+    return [round(_random(dice) * scale, 3) for _ in times]
 
 
-def _counter(metric: Metric, times: Sequence[int], dice: random.Random) -> Iterable[float]:
+def _counter(metric: Metric, times: Sequence[int], dice: _Dice) -> Iterable[float]:
     # A rate of a second per second is the most that the integral of a ratio can have.
     of_ratio = metric.integral_of and METRICS[metric.integral_of].unit is Unit.RATIO
     speed = 0.6 if of_ratio else PER_SECOND.get(metric.name, 5)
     step = times[1] - times[0]
-    return itertools.accumulate(dice.uniform(0.5, 1.5) * speed * step for _ in times)
+    return itertools.accumulate((0.5 + _random(dice)) * speed * step for _ in times)
 
 
-def _histogram(
-    metric: Metric, labels: str, times: Sequence[int], dice: random.Random
-) -> Iterator[str]:
+def _random(dice: _Dice) -> float:
+    dice.again()
+    return dice.random()
+
+
+def _histogram(metric: Metric, labels: str, times: Sequence[int], dice: _Dice) -> Iterator[str]:
     bounds = metric.buckets or ENGINE_BOUNDS[metric.unit]
     middle = bounds[len(bounds) // 2]
-    observed = [[dice.lognormvariate(0, 1) * middle for _ in range(20)] for _ in times]
+    most = bounds[-1] if metric.unit is Unit.RATIO else float("inf")
+    observed = [[min(dice.lognormvariate(0, 1) * middle, most) for _ in range(20)] for _ in times]
     for number, bound in enumerate((*bounds, float("inf"))):
         le = "+Inf" if bound == float("inf") else f"{bound:g}"
         within = (sum(bisect_left(bounds, v) <= number for v in some) for some in observed)

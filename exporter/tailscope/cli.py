@@ -64,14 +64,14 @@ COMMANDS: dict[str, Command] = {
     ),
     "dashboards": Command(
         "tailscope.dashboards.command",
-        "write the Grafana dashboards",
+        "write the Grafana dashboards, push or preview them",
         "tailscope dashboards build --output dashboards/json",
         "dashboards",
     ),
     "alerts": Command(
         "tailscope.alerts.command",
-        "write the Prometheus alert rules",
-        "tailscope alerts build --output alerts/rules",
+        "write the alert rules for Prometheus, its operator and Grafana",
+        "tailscope alerts build --output alerts",
     ),
 }
 

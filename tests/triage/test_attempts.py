@@ -28,7 +28,7 @@ def test_attempts_that_are_numbered() -> None:
     assert again(found).tolist() == [False, False, True, True]
     told = retries(found)
     assert (told.attempts, told.factor) == (2, 2.0)
-    assert told.tenants == (("acme", 1), ("globex", 1))
+    assert sorted(told.tenants) == [("acme", 1), ("globex", 1)]
 
 
 def test_attempts_that_share_a_key() -> None:

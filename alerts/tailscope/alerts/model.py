@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 _ALERT_NAME = re.compile(r"Tailscope([A-Z][a-z]+)+")
 _RECORD_NAME = re.compile(r"[a-z_]+:tailscope_[a-z_]+:[a-z0-9_]+")
@@ -46,11 +48,15 @@ class Recording:
         name: ``level:metric:operations``.
         expr: PromQL.
         help: One sentence.
+        by: Labels that its series keep.
+        labels: Labels of its own, to tell apart rules of one name.
     """
 
     name: str
     expr: str
     help: str
+    by: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         if not _RECORD_NAME.fullmatch(self.name):

@@ -1,19 +1,23 @@
-"""Groups as files of Prometheus rules, and the links that their annotations carry."""
+"""Groups as Prometheus rules, and the links that their annotations carry."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from tailscope.alerts.model import Alert, Group, Recording
+from tailscope.alerts.yamltext import Text, dump
 
 _HEADER: Final = (
     "# Made by `tailscope alerts build`: change alerts/tailscope/alerts, not this file.\n"
     "# Load it into Prometheus (rule_files), or into Grafana, but not into both: each would page.\n"
 )
-_FOLLOWED: Final = ("job", "model", "server", "tenant")
+_RECORDINGS_HEADER: Final = (
+    "# Made by `tailscope alerts build`: change alerts/tailscope/alerts, not this file.\n"
+    "# For Prometheus (rule_files) where Grafana alerts: what the Grafana rules build on.\n"
+)
+_FOLLOWED: Final = ("job", "instance", "model", "server", "tenant", "gpu")
 """Labels that are variables of the boards too: the link chooses by them."""
 
 
@@ -44,44 +48,48 @@ class Links:
         return self.grafana.rstrip("/") + path + "".join(chosen)
 
 
-class _Text(str):
-    """Text that is written as it is, line by line."""
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what people read: no aliases, and several lines as several lines."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Never write an alias."""
-        return True
-
-
-def _literal(dumper: yaml.SafeDumper, text: _Text) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=style)
-
-
-_Dumper.add_representer(_Text, _literal)
-
-
 def text(group: Group, links: Links) -> str:
     """Return the content of the group's file."""
-    rules = [
-        *(_recording(recording) for recording in group.recordings),
-        *(_alert(alert, links) for alert in group.alerts),
+    return _HEADER + dump({"groups": [rules(group, links)]})
+
+
+def recordings(groups: Sequence[Group]) -> str:
+    """Return the content of a file with the recording rules alone."""
+    found = [
+        _group(group, [_recording(each) for each in group.recordings])
+        for group in groups
+        if group.recordings
     ]
-    found = {"groups": [{"name": group.name, "interval": group.interval, "rules": rules}]}
-    return _HEADER + yaml.dump(found, Dumper=_Dumper, sort_keys=False, width=100_000)
+    return _RECORDINGS_HEADER + dump({"groups": found})
+
+
+def rules(group: Group, links: Links) -> dict[str, Any]:
+    """Return the group as Prometheus and its operator have it, recordings first."""
+    return _group(
+        group,
+        [
+            *(_recording(recording) for recording in group.recordings),
+            *(_alert(alert, links) for alert in group.alerts),
+        ],
+    )
+
+
+def _group(group: Group, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": group.name, "interval": group.interval, "rules": rules}
 
 
 def _recording(recording: Recording) -> dict[str, Any]:
-    return {"record": recording.name, "expr": _Text(recording.expr)}
+    return {
+        "record": recording.name,
+        "expr": Text(recording.expr),
+        **({"labels": dict(recording.labels)} if recording.labels else {}),
+    }
 
 
 def _alert(alert: Alert, links: Links) -> dict[str, Any]:
     return {
         "alert": alert.name,
-        "expr": _Text(alert.expr),
+        "expr": Text(alert.expr),
         "for": alert.lasts,
         **({"keep_firing_for": alert.lingers} if alert.lingers else {}),
         "labels": {"severity": str(alert.severity), "cause": alert.cause},

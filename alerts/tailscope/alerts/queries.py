@@ -17,3 +17,17 @@ SHORT: Final = Query("5m", by=ENGINE)
 """For what needs somebody now: 10 samples at a scrape interval of 30 s."""
 LONG: Final = replace(SHORT, window="10m")
 """For a share or a mean that has to be steady."""
+STEADY: Final = replace(SHORT, window="15m")
+"""For what is slow to change, and for quantiles, which need many observations."""
+
+GPU: Final = (*TARGET_LABELS, "gpu", "model_name")
+"""Labels of one GPU; all instances of one that is divided together."""
+
+
+def recorded(
+    name: str, window: str = "", offset: str = "", over: str = "avg_over_time", where: str = ""
+) -> str:
+    """The series of a recording rule, as they are or over a window of the past."""
+    chosen = f"{name}{{{where}}}" if where else name
+    shifted = f" offset {offset}" if offset else ""
+    return f"{over}({chosen}[{window}]{shifted})" if window else f"{chosen}{shifted}"

@@ -1,9 +1,18 @@
-"""Every number that an alert compares with, and why it is that number. Tune them here."""
+"""Every number that an alert compares with, read from ``thresholds.yaml`` or a copy of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tailscope.catalogue.requests import SECONDS_BUCKETS
+from tailscope.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +38,184 @@ class Threshold:
         return f"{self.value * 100:g} %"
 
 
-QUEUE_WAIT: Final = Threshold(1, "a mean wait of a second is felt by everybody, whatever the model")
-QUEUE_DEPTH: Final = Threshold(
-    0.1, "waiting over running requests: relative to the batch, so that no model needs its own"
-)
-QUEUE_SHARE: Final = Threshold(
-    0.5, "when most of the time to first token is waiting, only less load or more capacity helps"
-)
-SLOW_FIRST_TOKEN: Final = Threshold(
-    0.5, "a share of a short time harms nobody: the mean time to first token must be felt"
-)
-LEAST_TRAFFIC: Final = Threshold(0.2, "requests a second: below, a mean is an anecdote")
-STALLED_LOAD: Final = Threshold(
-    0.5, "requests in the engine on average: there was work to do for most of the time"
-)
-CACHE_USAGE: Final = Threshold(
-    0.9, "full is normal under load; only together with preemptions it costs anything"
-)
-PREEMPTIONS: Final = Threshold(
-    0.02, "2 in 100 requests computed twice; per request, not per second, to fit any load"
-)
-TENANT_SHARE: Final = Threshold(0.5, "more of the batch than all others together")
-TENANT_GROWTH: Final = Threshold(
-    0.2, "a tenant that is always large is not noisy: 20 points above its own mean of the past"
-)
-TENANT_HARM: Final = Threshold(0.5, "mean queue wait in seconds: somebody has to be harmed")
-BEYOND_BUCKETS: Final = Threshold(
-    0.01, "above 1 % the p99 lies beyond the last bucket, and is a lower bound only"
-)
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A promise: this share of the requests within this time.
+
+    Attributes:
+        within: Seconds; a bound of the records' histograms.
+        share: Part of the requests, under 1.
+        why: Where the numbers come from.
+    """
+
+    within: float
+    share: float
+    why: str
+
+    @property
+    def budget(self) -> float:
+        """Part of the requests that may be slower."""
+        return round(1 - self.share, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """What is promised."""
+
+    first_token: Objective
+    total_time: Objective
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """When each layer gives up, outermost first."""
+
+    client: Threshold
+    gateway: Threshold
+    engine: Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All thresholds; ``thresholds.yaml`` says what each means and why it is that number."""
+
+    objectives: Objectives
+    timeouts: Timeouts
+    queue_wait: Threshold
+    queue_depth: Threshold
+    queue_share: Threshold
+    slow_first_token: Threshold
+    least_traffic: Threshold
+    stalled_load: Threshold
+    stutter: Threshold
+    step_spread: Threshold
+    least_outputs: Threshold
+    batch_spread: Threshold
+    batch_floor: Threshold
+    input_spread: Threshold
+    cache_full: Threshold
+    cache_usage: Threshold
+    cache_waiting: Threshold
+    preemptions: Threshold
+    preemption_storm: Threshold
+    prefix_fall: Threshold
+    prefix_past: Threshold
+    least_lookups: Threshold
+    tenant_share: Threshold
+    tenant_growth: Threshold
+    tenant_harm: Threshold
+    thermal: Threshold
+    power_cap: Threshold
+    slow_clock: Threshold
+    bandwidth_high: Threshold
+    compute_low: Threshold
+    full_batch_waiting: Threshold
+    utilisation: Threshold
+    utilisation_floor: Threshold
+    utilisation_ahead: Threshold
+    retries: Threshold
+    given_up: Threshold
+    near_timeout: Threshold
+    source_age: Threshold
+    beyond_buckets: Threshold
+    burn_fast: Threshold
+    burn_medium: Threshold
+    burn_slow: Threshold
+    burn_steady: Threshold
+    burn_volume: Threshold
+
+
+_TEXT: Final = "why"
+
+
+@cache
+def limits() -> Limits:
+    """Return the thresholds as they are shipped."""
+    return _limits(_shipped())
+
+
+def read(path: Path) -> Limits:
+    """Return the thresholds with those of a file in place of the shipped ones.
+
+    A threshold may be given as its number alone.
+
+    Raises:
+        UsageError: If the file cannot be read, or has a key or a value that is none.
+    """
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise UsageError(f"--thresholds {path}: {error}") from error
+    merged = _shipped()
+    try:
+        for group, entries in _mapping(found, "the file").items():
+            _merge(_part(merged, group, "group"), entries, group)
+        return _limits(merged)
+    except ValueError as error:
+        raise UsageError(f"--thresholds {path}: {error}") from error
+
+
+def _shipped() -> dict[str, Any]:
+    text = files("tailscope.alerts").joinpath("thresholds.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def _merge(into: dict[str, Any], entries: object, group: str) -> None:
+    for name, given in _mapping(entries, group).items():
+        entry = _part(into, name, f"entry of {group}")
+        values = given if isinstance(given, Mapping) else {"value": given}
+        for key, value in values.items():
+            before = _part(entry, key, f"key of {group}.{name}")
+            if key != _TEXT and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"{group}.{name}: {key} is {value!r}; give a number")
+            entry[key] = value if key != _TEXT else str(value or before)
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} holds {value!r}; give names and values")
+    return value
+
+
+def _part(of: dict[str, Any], name: str, what: str) -> Any:
+    if name not in of:
+        raise ValueError(f"there is no {what} {name!r}; there are {', '.join(of)}")
+    return of[name]
+
+
+def _limits(data: Mapping[str, Any]) -> Limits:
+    objectives = {name: Objective(**entry) for name, entry in data["objectives"].items()}
+    for name, objective in objectives.items():
+        _check(name, objective)
+    return Limits(
+        Objectives(**objectives),
+        Timeouts(**{name: Threshold(**entry) for name, entry in data["timeouts"].items()}),
+        **{name: Threshold(**entry) for name, entry in data["thresholds"].items()},
+    )
+
+
+def _check(name: str, objective: Objective) -> None:
+    if objective.within not in SECONDS_BUCKETS:
+        bounds = ", ".join(f"{bound:g}" for bound in SECONDS_BUCKETS)
+        raise ValueError(
+            f"objectives.{name}: within is {objective.within:g} s, which is no bound of the "
+            f"buckets; give one of {bounds}"
+        )
+    if not 0 < objective.share < 1:
+        raise ValueError(
+            f"objectives.{name}: share is {objective.share:g}; give a part between 0 and 1, for "
+            "example 0.99"
+        )
+
+
+def numbers(found: Limits) -> frozenset[float]:
+    """Every number that an expression may compare with."""
+    plain = [
+        value.value
+        for field in fields(Limits)
+        if isinstance(value := getattr(found, field.name), Threshold)
+    ]
+    timeouts = [getattr(found.timeouts, field.name).value for field in fields(Timeouts)]
+    budgets = [getattr(found.objectives, field.name).budget for field in fields(Objectives)]
+    return frozenset(map(float, (*plain, *timeouts, *budgets)))

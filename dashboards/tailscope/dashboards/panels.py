@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from types import MappingProxyType
 from typing import Any, Final
 
 from grafanalib import core
 from grafanalib._gen import DashboardEncoder
 
-from tailscope.catalogue import requests
+from tailscope.catalogue import Metric, gpu, inference, requests
 from tailscope.dashboards.grid import Place
 from tailscope.dashboards.legacy import current_panel
+from tailscope.dashboards.links import APP, AROUND, Link
 from tailscope.dashboards.query import Series
 from tailscope.dashboards.style import (
     DATASOURCE,
+    FINISHED,
     NEUTRAL,
     SERIES,
     Limits,
     Unit,
     fixed_colour,
+    right_axis,
     thresholds,
 )
 
+_NO_RIGHT: Final[Mapping[str, Unit]] = MappingProxyType({})
+_NO_LINKS: Final[Mapping[str, Sequence[Link]]] = MappingProxyType({})
+
 NO_RECORDS: Final = "No request records here. Does the server send its traces to the exporter?"
+NO_GPU: Final = "No such reading here. Does the exporter see a GPU, and does the GPU have it?"
+NO_ENGINE: Final = (
+    "No such reading here. Does the engine have it, and does Prometheus scrape the exporter?"
+)
 NO_DATA: Final = "No data here. Does Prometheus scrape the exporter?"
 
 
@@ -50,9 +61,10 @@ class Panel:
         return current_panel(found)
 
 
-def row(id: int, title: str) -> Panel:
-    """A heading; the panels after it belong to it."""
-    return Panel(core.RowPanel(id=id, title=title, collapsed=False), 24, 1)
+def row(id: int, title: str, hidden: Sequence[dict[str, Any]] = ()) -> Panel:
+    """A heading; the panels after it belong to it, or, if it is closed, those that it hides."""
+    made = core.RowPanel(id=id, title=title, collapsed=bool(hidden), panels=list(hidden))
+    return Panel(made, 24, 1)
 
 
 def stat(
@@ -64,6 +76,7 @@ def stat(
     *,
     limits: Limits = NEUTRAL,
     width: int = 4,
+    height: int = 4,
 ) -> Panel:
     """One number, the latest, over its own curve."""
     made = core.Stat(
@@ -75,7 +88,7 @@ def stat(
         thresholds=thresholds(limits)["steps"],
         extraJson={"options": {"wideLayout": True, "showPercentChange": False}},
     )
-    return Panel(made, width, 4)
+    return Panel(made, width, height)
 
 
 def timeseries(
@@ -87,6 +100,9 @@ def timeseries(
     stacked: bool = False,
     limits: Limits = NEUTRAL,
     top: float | None = None,
+    lowest: float | None = 0,
+    right: Mapping[str, Unit] = _NO_RIGHT,
+    links: Sequence[Link] = (),
     width: int = 8,
 ) -> Panel:
     """Curves over time; stacked only where the sum of the curves means something.
@@ -99,7 +115,10 @@ def timeseries(
         series: One or more queries; exemplars only on the first.
         stacked: Draw each series on top of the one before it.
         limits: Values from which the ground is coloured.
-        top: Fixed end of the axis, for shares.
+        top: Fixed upper end of the axis, for shares.
+        lowest: Fixed lower end of the axis; none for what may be negative.
+        right: Unit of the series whose legend matches an expression; they get an axis of their own.
+        links: Where a click on a point may go, before the links of every panel.
         width: Columns of the grid.
     """
     made = core.TimeSeries(
@@ -113,12 +132,16 @@ def timeseries(
         tooltipMode="multi",
         tooltipSort="desc",
         legendCalcs=["lastNotNull"],
-        overrides=[fixed_colour(name) for name in _coloured(series)],
+        overrides=[
+            *(fixed_colour(name) for name in _coloured(series)),
+            *(right_axis(pattern, unit) for pattern, unit in right.items()),
+        ],
         extraJson={
             "fieldConfig": {
                 "defaults": {
-                    "min": 0,
+                    "min": lowest,
                     "max": top,
+                    "links": [*links, AROUND, APP],
                     "noValue": _when_empty(series),
                     "thresholds": thresholds(limits),
                     "custom": {"axisColorMode": "text", "axisCenteredZero": False},
@@ -164,6 +187,7 @@ def heatmap(
                 "defaults": {
                     "unit": unit,
                     "noValue": _when_empty([series]),
+                    "links": [AROUND, APP],
                     "custom": {
                         "hideFrom": {"legend": False, "tooltip": False, "viz": False},
                         "scaleDistribution": {"type": "linear"},
@@ -182,7 +206,9 @@ def table(
     description: str,
     labels: Sequence[str],
     *columns: tuple[Series, Unit],
+    links: Mapping[str, Sequence[Link]] = _NO_LINKS,
     width: int = 24,
+    height: int = 8,
 ) -> Panel:
     """The latest values: a line for each set of labels, a column for each query, largest first.
 
@@ -193,7 +219,9 @@ def table(
         labels: Labels that the queries keep, in the order of their columns.
         columns: Queries, each with its unit; lines are sorted by the first. A query without a name
             gives only its labels.
+        links: Where a click on the value of a label may go, by label.
         width: Columns of the grid.
+        height: Units of 30 pixels.
     """
     series = [one for one, _ in columns]
     names = {f"Value #{ref}": one.name for ref, one in zip(ascii_uppercase, series, strict=False)}
@@ -208,6 +236,13 @@ def table(
             }
             for one, unit in columns
             if one.name
+        ]
+        + [
+            {
+                "matcher": {"id": "byName", "options": _heading(label)},
+                "properties": [{"id": "links", "value": list(targets)}],
+            }
+            for label, targets in links.items()
         ],
         transformations=[
             {"id": "merge", "options": {}},
@@ -216,7 +251,7 @@ def table(
                 "options": {
                     "excludeByName": dict.fromkeys(["Time", *hidden], True),
                     "indexByName": {name: place for place, name in enumerate(order)},
-                    "renameByName": {label: label.capitalize() for label in labels} | names,
+                    "renameByName": {label: _heading(label) for label in labels} | names,
                 },
             },
         ],
@@ -233,7 +268,11 @@ def table(
             },
         },
     )
-    return Panel(made, width, 8)
+    return Panel(made, width, height)
+
+
+def _heading(label: str) -> str:
+    return label.replace("_", " ").capitalize()
 
 
 def _common(
@@ -263,11 +302,17 @@ def _common(
 
 def _coloured(series: Sequence[Series]) -> list[str]:
     """Names that have a colour: legends as they are, and the values of a legend that is a label."""
-    labels = {"{{stage}}": requests.STAGES, "{{outcome}}": tuple(SERIES)}
+    labels = {"{{stage}}": requests.STAGES, "{{outcome}}": tuple(SERIES), "{{reason}}": FINISHED}
     names = [name for one in series for name in labels.get(one.name, (one.name,))]
     return [name for name in dict.fromkeys(names) if name in SERIES]
 
 
 def _when_empty(series: Sequence[Series]) -> str:
-    from_records = any(entry.name in one.expr for entry in requests.METRICS for one in series)
-    return NO_RECORDS if from_records else NO_DATA
+    def asks(metrics: Sequence[Metric]) -> bool:
+        return any(entry.name in one.expr for entry in metrics for one in series)
+
+    if asks(requests.METRICS):
+        return NO_RECORDS
+    if asks(gpu.METRICS):
+        return NO_GPU
+    return NO_ENGINE if asks(inference.METRICS) else NO_DATA

@@ -11,7 +11,13 @@ from tailscope.catalogue.promql import Query
 from tailscope.dashboards.style import DATASOURCE
 
 SCOPE: Final = MappingProxyType(
-    {"job": "~$job", "model": "~$model", "server": "~$server", "tenant": "~$tenant"}
+    {
+        "job": "~$job",
+        "instance": "~$instance",
+        "model": "~$model",
+        "server": "~$server",
+        "tenant": "~$tenant",
+    }
 )
 """Variables of every board, as matchers on the metrics that have the label."""
 
@@ -21,6 +27,12 @@ EVERYONE: Final = replace(NOW, where={k: v for k, v in SCOPE.items() if k != "te
 """As ``NOW``, whatever tenant is chosen: the whole that a share is of."""
 RANGE: Final = Query("$__range", SCOPE)
 """For one value over the whole time range of the board; instant queries only."""
+JUST_BEFORE: Final = replace(NOW, offset="$__range")
+"""As ``NOW``, in the time range of the same length that ended where this one begins."""
+RANGE_BEFORE: Final = replace(RANGE, offset="$__range")
+"""As ``RANGE``, over the time range of the same length that ended where this one begins."""
+EARLIER: Final = replace(NOW, offset="$offset")
+"""As ``NOW``, at the same time of day or of the week before."""
 RANGE_EVERYONE: Final = replace(EVERYONE, window=RANGE.window)
 
 

@@ -24,6 +24,13 @@ class Unit(StrEnum):
     TOKENS = "suffix: tok"
     PER_SECOND = "cps"
     COUNT = "short"
+    FACTOR = "suffix: x"
+    BYTES = "bytes"
+    BYTES_PER_SECOND = "Bps"
+    WATTS = "watt"
+    JOULES = "joule"
+    CELSIUS = "celsius"
+    HERTZ = "hertz"
 
 
 class Colour(StrEnum):
@@ -54,6 +61,8 @@ SERIES: Final[dict[str, Colour]] = {
     "decode": Colour.BLUE,
     "running": Colour.BLUE,
     "waiting": Colour.RED,
+    "before": Colour.GREY,
+    "after": Colour.RED,
     "computed": Colour.ORANGE,
     "from cache": Colour.GREEN,
     "ok": Colour.GREEN,
@@ -62,8 +71,14 @@ SERIES: Final[dict[str, Colour]] = {
     "aborted": Colour.GREY,
     "queue_timeout": Colour.PINK,
     "generation_timeout": Colour.VIOLET,
+    "stop": Colour.GREEN,
+    "length": Colour.ORANGE,
+    "abort": Colour.GREY,
 }
 """Colour of a series by its name; Grafana chooses for the others."""
+
+FINISHED: Final = ("stop", "length", "abort", "error")
+"""Reasons of an engine for which a request ended, that have a colour."""
 
 Limits = tuple[tuple[float, Colour], ...]
 """From which value on a colour holds, in rising order."""
@@ -73,6 +88,12 @@ NEUTRAL: Final[Limits] = ()
 UTILISATION: Final[Limits] = ((0.7, Colour.ORANGE), (0.8, Colour.RED))
 """The wait grows as u / (1 - u): 2.3 times the service time at 0.7, 4 times at 0.8."""
 FAILURES: Final[Limits] = ((0.01, Colour.ORANGE), (0.05, Colour.RED))
+SLOWER: Final[Limits] = ((1.2, Colour.ORANGE), (2, Colour.RED))
+"""Times after over before: a fifth more is felt, twice is another service."""
+HEADROOM: Final[Limits] = ((0, Colour.RED), (0.2, Colour.ORANGE), (0.3, Colour.GREEN))
+"""Of what is left, so the other way round than ``UTILISATION``."""
+BURN: Final[Limits] = ((1, Colour.ORANGE), (6, Colour.RED))
+"""Speed at which an error budget is used: at 1 it lasts exactly as long as it should."""
 ANY: Final[Limits] = ((1, Colour.RED),)
 """For counts of what should not be there at all."""
 
@@ -90,8 +111,19 @@ def fixed_colour(name: str) -> dict[str, Any]:
     properties: list[dict[str, Any]] = [
         {"id": "color", "value": {"mode": "fixed", "fixedColor": SERIES[name]}}
     ]
-    if name == "mean":
-        # Dashed: a mean lies beside quantiles, it is none of them.
+    if name in ("mean", "before"):
+        # Dashed: a mean is none of the quantiles that it lies beside, nor is the past the present.
         dash = {"fill": "dash", "dash": [8, 6]}
         properties.append({"id": "custom.lineStyle", "value": dash})
     return {"matcher": {"id": "byName", "options": name}, "properties": properties}
+
+
+def right_axis(pattern: str, unit: Unit) -> dict[str, Any]:
+    """Return the override that gives the series whose legend matches an axis on the right."""
+    return {
+        "matcher": {"id": "byRegexp", "options": pattern},
+        "properties": [
+            {"id": "unit", "value": unit},
+            {"id": "custom.axisPlacement", "value": "right"},
+        ],
+    }

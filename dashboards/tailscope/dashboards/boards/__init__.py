@@ -9,7 +9,7 @@ from tailscope.dashboards.board import Board
 
 
 def boards() -> tuple[Board, ...]:
-    """Return every board, in the order of their module names.
+    """Return every board, in the order of their titles, which are numbered.
 
     Raises:
         ValueError: If two boards have the same uid or the same title.
@@ -22,4 +22,4 @@ def boards() -> tuple[Board, ...]:
         values = [getattr(board, what) for board in found]
         if len(set(values)) < len(values):
             raise ValueError(f"two boards have the same {what}: {sorted(values)}")
-    return found
+    return tuple(sorted(found, key=lambda board: board.title))

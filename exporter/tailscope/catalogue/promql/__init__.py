@@ -12,6 +12,7 @@ from tailscope.catalogue.promql.joins import (
     age,
     compare,
     difference,
+    either,
     every,
     filled,
     largest,
@@ -21,9 +22,18 @@ from tailscope.catalogue.promql.joins import (
     total,
     unless,
 )
-from tailscope.catalogue.promql.query import LABELS, TARGET_LABELS, UP, Query
+from tailscope.catalogue.promql.query import (
+    ALERT_LABELS,
+    ALERTS,
+    LABELS,
+    TARGET_LABELS,
+    UP,
+    Query,
+)
 
 __all__ = [
+    "ALERTS",
+    "ALERT_LABELS",
     "LABELS",
     "TARGET_LABELS",
     "UP",
@@ -32,6 +42,7 @@ __all__ = [
     "age",
     "compare",
     "difference",
+    "either",
     "every",
     "filled",
     "largest",

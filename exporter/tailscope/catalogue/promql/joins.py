@@ -51,6 +51,11 @@ def every(first: str, *conditions: str, on: Sequence[str]) -> str:
     return joint.join((_operand(first), *(f"({condition})" for condition in conditions)))
 
 
+def either(*conditions: str) -> str:
+    """Series for which any of the conditions holds, with the value of the first that does."""
+    return "\nor ".join(f"({condition})" for condition in conditions)
+
+
 def unless(condition: str, exception: str, on: Sequence[str]) -> str:
     """The condition, but for the series for which the exception holds."""
     return f"({condition})\nunless on ({', '.join(on)}) ({exception})"

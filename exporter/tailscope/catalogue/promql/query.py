@@ -18,10 +18,16 @@ TARGET_LABELS = ("job", "instance")
 LABELS = frozenset(TARGET_LABELS).union(*(entry.labels for entry in METRICS.values()))
 """Every label that a series of ours can carry."""
 
+ALERT_LABELS = ("alertname", "severity", "cause")
+"""Labels of an alert that tell what it is, beside those of what it is about."""
+
 UP = "up"
 """Prometheus's own series: whether the last scrape of a target worked."""
 
-_WINDOW = re.compile(r"\$__(rate_interval|interval|range)|(\d+(ms|[smhdwy]))+")
+ALERTS = "ALERTS"
+"""Prometheus's own series: one for each alert that fires or is about to."""
+
+_WINDOW = re.compile(r"\$__(rate_interval|interval|range)|\$[a-z]+|(\d+(ms|[smhdwy]))+")
 _OPERATORS = {"!~": "!~", "!": "!=", "~": "=~", "": "="}
 """What stands before a matcher's value, longest first, and the operator that it means."""
 
@@ -31,7 +37,8 @@ class Query:
     """Writes expressions over one window and one choice of series.
 
     Attributes:
-        window: Range that rates and quantiles look back over: a duration, or Grafana's macro.
+        window: Range that rates and quantiles look back over: a duration, or a macro or a
+            variable of Grafana's.
         where: Matchers for every metric that has the label; others are left alone.
         by: Labels that aggregations keep where the call does not say otherwise.
         offset: Duration by which everything is shifted into the past.
@@ -165,7 +172,11 @@ class Query:
         return self.increase(entry, ("le", *kept), match, "_bucket")
 
     def share_above(
-        self, bound: float, metric: Metric | str, by: Sequence[str] | None = None
+        self,
+        bound: float,
+        metric: Metric | str,
+        by: Sequence[str] | None = None,
+        match: Mapping[str, str] | None = None,
     ) -> str:
         """Share of the observations above a bound of the histogram: exact, not interpolated.
 
@@ -176,11 +187,34 @@ class Query:
         if bound not in entry.buckets:
             raise CatalogueError(f"{entry.name} has no bound {bound:g}; it has {entry.buckets}")
         # le="1" of a text scrape is stored as le="1.0" by Prometheus 3.
-        le = "~" + re.escape(f"{bound:g}") + ("" if bound % 1 else r"(\.0)?")
-        within = ratio(
-            self.rate(entry, by, {"le": le}, "_bucket"), self.rate(entry, by, None, "_count")
+        le = re.escape(f"{bound:g}") + ("" if bound % 1 else r"(\.0)?")
+        return f"1 - {self.share_within(le, entry, by, match)}"
+
+    def share_within(
+        self,
+        bound: str,
+        metric: Metric | str,
+        by: Sequence[str] | None = None,
+        match: Mapping[str, str] | None = None,
+    ) -> str:
+        """Share of the observations up to a bound, given as an expression that its ``le`` matches.
+
+        For a bound that is chosen later, by a variable; ``share_above`` checks it.
+        """
+        return ratio(
+            self.rate(metric, by, {**(match or {}), "le": f"~{bound}"}, "_bucket"),
+            self.rate(metric, by, match, "_count"),
         )
-        return f"1 - {within}"
+
+    def firing(self, pattern: str, by: Sequence[str] = ()) -> str:
+        """Alerts that fire and whose name matches the expression, as Prometheus itself says.
+
+        Not those of ``where`` alone: an alert carries the labels of what it is about, and one
+        about a missing exporter has neither job nor instance.
+        """
+        wanted = {"alertname": f"~{pattern}", "alertstate": "firing"}
+        matchers = ", ".join(_matcher(label, value) for label, value in wanted.items())
+        return _aggregate(Across.MAX, (*ALERT_LABELS, *by), f"{ALERTS}{{{matchers}}}")
 
     def up(self) -> str:
         """Whether the last scrape of a target worked (1) or not (0), as Prometheus itself says."""

@@ -16,7 +16,7 @@ from tailscope.dashboards.boards.triage import (
 
 BOARD = Board(
     uid="tailscope-triage",
-    title="Tailscope / Triage",
+    title="Tailscope / 1 Triage",
     description="Start here when requests are slow. Read from the top: is it slow, which stage, "
     "why that stage, whose load.",
     rows=(
