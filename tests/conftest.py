@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.counts import told
+from tests.counts import COUNTS, told
 from tests.prometheus import Prometheus, backfill, running
 from tests.synthetic import openmetrics
 
@@ -21,6 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--engines", action="store_true", help="start real engines as well; make test-engines"
     )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts of a worker to the run that it belongs to."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["counts"] = dict(COUNTS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take the counts of a worker that is done."""
+    COUNTS.update(getattr(node, "workeroutput", {}).get("counts", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
