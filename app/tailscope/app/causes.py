@@ -58,8 +58,15 @@ def seconds(studies: Sequence[Study], origin_ns: int) -> pd.DataFrame:
     )
 
 
-def draw(data: pd.DataFrame) -> alt.Chart | None:
-    """Draw them as stacked steps; None if there are none."""
+def draw(
+    data: pd.DataFrame, window: tuple[int | None, int | None] = (None, None)
+) -> alt.Chart | None:
+    """Draw them as stacked steps; None if there are none.
+
+    Args:
+        data: What ``seconds`` returns.
+        window: Bounds of the time axis, UTC nanoseconds; None for those of the data.
+    """
     if data.empty or not data["seconds"].sum() > 0:
         return None
     present = [name for name in NAMES if data.loc[data["cause"] == name, "seconds"].sum() > 0]
@@ -74,7 +81,7 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
         alt.Chart(shown)
         .mark_area(interpolate="step-after")
         .encode(
-            x=time_axis(),
+            x=time_axis(window),
             y=alt.Y("seconds:Q", title=say("chart.slow_seconds"), axis=alt.Axis(tickCount=5)),
             color=alt.Color(
                 "cause:N",

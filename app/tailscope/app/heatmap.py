@@ -12,7 +12,7 @@ import pandas as pd
 from tailscope.app.box import Box
 from tailscope.app.charts import HEIGHT, time_axis, value_axis
 from tailscope.app.text import say
-from tailscope.triage.stages import floats
+from tailscope.triage.stages import Flags, floats
 
 TIME_BINS, VALUE_BINS = 120, 40
 """4,800 marks at most."""
@@ -21,25 +21,35 @@ SELECTION = "box"
 _SLIVER = 1e-3
 
 
-def draw(mine: pd.DataFrame, measure: str) -> alt.Chart | None:
-    """Draw the requests in bins; None if no request has the measure.
+def counted(frame: pd.DataFrame, mine: Flags, measure: str) -> pd.DataFrame:
+    """The bins of some requests; nothing if none of them has the measure.
 
     Args:
-        mine: The requests that are judged.
+        frame: Requests.
+        mine: Those that are judged.
         measure: Column of the seconds.
     """
-    values = floats(mine, measure)
-    known = values > 0
+    values = floats(frame, measure)
+    known = mine & (values > 0)
     if not known.any():
-        return None
-    data = bins(mine["arrived_ns"].to_numpy(dtype=np.int64)[known], values[known])
+        return pd.DataFrame()
+    return bins(frame["arrived_ns"].to_numpy(dtype=np.int64)[known], values[known])
+
+
+def draw(data: pd.DataFrame, measure: str) -> alt.Chart:
+    """Draw the bins.
+
+    Args:
+        data: What ``counted`` returns.
+        measure: Column of the seconds.
+    """
     chart: alt.Chart = (
         alt.Chart(data)
         .mark_rect()
         .encode(
             x=time_axis(),
             x2="until:T",
-            y=value_axis(measure, values[known], always_log=True),
+            y=value_axis(measure, data["seconds"].to_numpy(), always_log=True),
             y2="to:Q",
             color=alt.Color(
                 "requests:Q",

@@ -71,8 +71,12 @@ PAGES: Mapping[str, Entry] = {
 Pages = Mapping[str, StreamlitPage]
 
 
-def show() -> None:
-    """Draw the page that the address names."""
+def show(first: str = "overview") -> None:
+    """Draw the page that the address names.
+
+    Args:
+        first: The page that an address without one names.
+    """
     settings = Settings.read()
     st.set_page_config("Tailscope", page_icon=str(_LOGO), layout="wide")
     st.logo(str(_LOGO), size="large")
@@ -85,7 +89,7 @@ def show() -> None:
             url_path=key,
             icon=entry.icon,
             help=say(f"{key}.help"),
-            default=key == "overview",
+            default=key == first,
         )
         sections.setdefault(say(f"section.{entry.section}"), []).append(page)
     chosen = st.navigation(sections, expanded=True)
@@ -152,7 +156,8 @@ def _body(context: Context, entry: Entry) -> None:
 
 
 def _any(loaded: Loaded, choice: Choice) -> bool:
-    return bool(choice.scope(loaded).mine(loaded.frame).any())
+    scope = choice.scope(loaded)
+    return loaded.once(lambda: bool(scope.mine(loaded.frame).any()), "any", scope)
 
 
 def _troubles(source: Source) -> None:

@@ -11,8 +11,9 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -49,7 +50,9 @@ SETTLED_NS = 60 * 10**9
 """Samples of a time that ended so long ago have all been written."""
 
 _Key = tuple[float | None, tuple[int | None, int | None] | None]
+_T = TypeVar("_T")
 _KEPT = 3
+_DERIVED = 64
 _SAMPLES = 8
 _DIAGNOSES = 8
 
@@ -106,6 +109,7 @@ class Loaded:
         self.names = {name: sorted(map(str, named(frame, name).unique())) for name in FILTERS}
         self._diagnoses: OrderedDict[Question, Diagnosis] = OrderedDict()
         self._capacities: OrderedDict[tuple[Question, str | None], Capacity | None] = OrderedDict()
+        self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self.lock = threading.RLock()
 
     @property
@@ -135,6 +139,22 @@ class Loaded:
             began = time.monotonic()
             found = self.diagnosis(asked).finding
             self.cost = max(self.cost, time.monotonic() - began)
+            return found
+
+    def once(self, make: Callable[[], _T], *key: Hashable) -> _T:
+        """Something small that is derived from the requests, made once for a key.
+
+        Args:
+            make: Makes it.
+            key: What it depends on, beside the requests.
+        """
+        with self.lock:
+            if key not in self._derived:
+                while len(self._derived) >= _DERIVED:
+                    self._derived.popitem(last=False)
+                self._derived[key] = make()
+            self._derived.move_to_end(key)
+            found: _T = self._derived[key]
             return found
 
     def capacity(self, question: Question, tenant: str | None) -> Capacity | None:

@@ -87,17 +87,15 @@ def translated(text: str) -> str:
 
 def in_chinese(text: str) -> str:
     """The Chinese of one or more of the triage's sentences; what is unknown stays as it is."""
-    whole = _one(text)
-    if whole is not None:
-        return whole
     parts = re.split(r"(?<=[.;:]) (?=[A-Z0-9<])", text)
-    if len(parts) == 1:
-        return text
-    # The longest run of parts that is a known sentence is taken first.
-    for count in range(len(parts) - 1, 0, -1):
+    # The shortest run of parts that is a known sentence: a longer one would swallow the next.
+    for count in range(1, len(parts) + 1):
         head = _one(" ".join(parts[:count]))
         if head is not None:
-            return head + in_chinese(" ".join(parts[count:]))
+            rest = " ".join(parts[count:])
+            return head + (in_chinese(rest) if rest else "")
+    if len(parts) == 1:
+        return text
     return f"{parts[0]} {in_chinese(' '.join(parts[1:]))}"
 
 

@@ -59,7 +59,12 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
         .encode(
             x=alt.X("begin:Q", title=say("chart.mean_seconds")),
             x2="end:Q",
-            y=alt.Y("group:N", sort=groups, title=None, axis=alt.Axis(labelLimit=220)),
+            y=alt.Y(
+                "group:N",
+                sort=groups,
+                title=None,
+                axis=alt.Axis(labelLimit=220, labelOverlap=False),
+            ),
             color=alt.Color(
                 "stage:N",
                 scale=alt.Scale(
@@ -74,6 +79,6 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                 alt.Tooltip("seconds:Q", title=say("chart.mean_seconds"), format=",.3f"),
             ],
         )
-        .properties(height=190)
+        .properties(height=210)
     )
     return chart

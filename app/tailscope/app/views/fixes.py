@@ -51,8 +51,7 @@ def _state(diagnosis: Diagnosis, tried: tuple[Graded, ...]) -> str:
 def _card(context: Context, one: Graded, number: int) -> None:
     fix = one.fix
     with st.container(border=True):
-        st.subheader(translated(fix.name).capitalize())
-        st.markdown(plain(translated(fix.change)))
+        st.subheader(plain(translated(fix.change)))
         left, right = st.columns(2)
         with left:
             st.markdown(f"**{say('fixes.victims')}**")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -18,7 +19,7 @@ from tailscope.triage.finding import Finding
 from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
-from tailscope.triage.scope import measured
+from tailscope.triage.scope import Scope, measured
 from tailscope.triage.sentence import headline, slowness
 from tailscope.triage.stages import floats, rows
 from tailscope.triage.words import percent, seconds
@@ -35,13 +36,13 @@ def draw(context: Context) -> None:
     _over_time(context, finding)
     # What is seen at once comes first: the ledger takes seconds on millions of requests, and the
     # replay takes some more.
-    held, found = st.container(), st.container()
+    held, found = st.container(), st.empty()
     with loaded.lock:
         _verdict(context, said, diagnosis)
         _engine_tile(engines, diagnosis)
         with held:
-            _causes(diagnosis)
-        with found:
+            _causes(context, diagnosis, finding)
+        with found.container():
             findings.draw(context, diagnosis)
     _tables(context, finding, diagnosis)
     _slow(context, finding)
@@ -50,6 +51,8 @@ def draw(context: Context) -> None:
             with said.container(), st.spinner(say("overview.replaying")):
                 diagnosis.attribution  # noqa: B018 - to be computed
             _verdict(context, said, diagnosis)
+            with found.container():
+                findings.draw(context, diagnosis)
 
 
 def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> None:
@@ -115,12 +118,12 @@ def _misses(context: Context) -> None:
     if objective is None:
         st.metric(label, say("overview.no_objective"), border=True, height="stretch", help=text)
         return
-    frame = context.loaded.frame
-    mine = context.choice.scope(context.loaded).mine(frame) & measured(frame)
-    total = floats(frame, "total_seconds")[mine]
-    known = total[~np.isnan(total)]
-    late = int((known > objective).sum())
-    share = percent(late / len(known)) if len(known) else say("overview.unknown")
+    late, known = context.loaded.once(
+        lambda: _late(context.loaded.frame, context.question.scope, objective),
+        "late",
+        context.question,
+    )
+    share = percent(late / known) if known else say("overview.unknown")
     st.metric(
         label,
         share,
@@ -131,6 +134,12 @@ def _misses(context: Context) -> None:
         height="stretch",
         help=text,
     )
+
+
+def _late(frame: pd.DataFrame, scope: Scope, objective: float) -> tuple[int, int]:
+    """Requests that missed the objective, and all with a known time."""
+    total = floats(frame, "total_seconds")[scope.mine(frame) & measured(frame)]
+    return int((total > objective).sum()), int((~np.isnan(total)).sum())
 
 
 def _queue(finding: Finding) -> None:
@@ -212,9 +221,9 @@ def _latency(context: Context, finding: Finding) -> None:
             key="view",
             label_visibility="collapsed",
         )
-    frame = context.loaded.frame
-    mine = rows(frame, context.choice.scope(context.loaded).mine(frame))
+    frame, scope = context.loaded.frame, context.question.scope
     if view == "marks":
+        mine = rows(frame, scope.mine(frame))
         names = shown([load.name for load in finding.tenants])
         chart = charts.latency(mine, finding, measure, context.colours, names)
         if chart is None:
@@ -223,13 +232,18 @@ def _latency(context: Context, finding: Finding) -> None:
         st.altair_chart(chart, alt=say("overview.latency_alt"), key="latency")
         st.caption(say("overview.rings"))
         return
-    heat = heatmap.draw(mine, measure)
-    if heat is None:
+    bins = context.loaded.once(
+        lambda: heatmap.counted(frame, scope.mine(frame), measure), "heat", scope, measure
+    )
+    if bins.empty:
         st.caption(say("overview.no_measure"))
         return
     key = f"heat-{measure}"
     st.altair_chart(
-        heat, alt=say("overview.heat_alt"), key=key, on_select=lambda: _boxed(key, measure)
+        heatmap.draw(bins, measure),
+        alt=say("overview.heat_alt"),
+        key=key,
+        on_select=lambda: _boxed(key, measure),
     )
     st.caption(say("overview.box_it"))
     if context.choice.box is not None:
@@ -242,9 +256,14 @@ def _boxed(key: str, measure: str) -> None:
         st.session_state[Box.PARAMETER] = str(found)
 
 
-def _causes(diagnosis: Diagnosis) -> None:
-    data = causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns)
-    chart = causes.draw(data)
+def _causes(context: Context, diagnosis: Diagnosis, finding: Finding) -> None:
+    data = context.loaded.once(
+        lambda: causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns),
+        "causes",
+        context.question,
+    )
+    window = finding.window
+    chart = causes.draw(data, (window.start_ns, window.end_ns))
     if chart is None:
         return
     with st.container(border=True):

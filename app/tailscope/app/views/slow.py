@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -29,18 +29,48 @@ def draw(context: Context) -> None:
     """Draw the page."""
     with context.loaded.lock:
         diagnosis = context.diagnosis
-        frame = diagnosis.frame
-        judged = context.question.scope.mine(frame) & measured(frame)
-        chosen = _chosen(context, diagnosis) & judged
-        _which(context, int(chosen.sum()), int(judged.sum()))
-        if not chosen.any() or (chosen == judged).all():
-            st.caption(say("slow.nothing" if not chosen.any() else "slow.everything"))
-            return
-        part = rows(frame, judged)
-        cohort = chosen[judged]
-        _waterfall(part, diagnosis.reckoning.stages[judged], cohort)
-        _common(context, diagnosis, part, cohort)
+        found = context.loaded.once(
+            lambda: _compared(context, diagnosis), "cohort", context.question, context.choice.box
+        )
+    _which(context, found.chosen, found.judged)
+    if not found.chosen or found.chosen == found.judged:
+        st.caption(say("slow.everything" if found.chosen else "slow.nothing"))
+        return
+    _waterfall(found.means)
+    _common(found.associations)
     _list(context)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The chosen requests against the rest.
+
+    Attributes:
+        chosen: How many are chosen.
+        judged: How many there are in all.
+        means: Mean seconds by group and stage.
+        associations: What they have in common.
+    """
+
+    chosen: int
+    judged: int
+    means: pd.DataFrame
+    associations: list[Association]
+
+
+def _compared(context: Context, diagnosis: Diagnosis) -> Compared:
+    frame = diagnosis.frame
+    judged = context.question.scope.mine(frame) & measured(frame)
+    chosen = _chosen(context, diagnosis) & judged
+    count = int(chosen.sum())
+    part, cohort = rows(frame, judged), chosen[judged]
+    boxed = context.choice.box is not None
+    return Compared(
+        count,
+        len(part),
+        waterfall.means(part, diagnosis.reckoning.stages[judged], cohort),
+        associations(part, cohort) if boxed else diagnosis.associations,
+    )
 
 
 def _chosen(context: Context, diagnosis: Diagnosis) -> Flags:
@@ -73,20 +103,18 @@ def _clear() -> None:
     st.session_state[Box.PARAMETER] = ""
 
 
-def _waterfall(part: pd.DataFrame, excess: np.ndarray, cohort: Flags) -> None:
+def _waterfall(means: pd.DataFrame) -> None:
     with st.container(border=True):
         st.markdown(say("slow.waterfall"), help=say("slow.waterfall_help"))
-        chart = waterfall.draw(waterfall.means(part, excess, cohort))
+        chart = waterfall.draw(means)
         if chart is None:
             st.caption(say("overview.no_stages"))
         else:
             st.altair_chart(chart, alt=say("slow.waterfall"), key="waterfall")
 
 
-def _common(context: Context, diagnosis: Diagnosis, part: pd.DataFrame, cohort: Flags) -> None:
+def _common(found: list[Association]) -> None:
     st.subheader(say("slow.common"), help=say("slow.common_help"))
-    boxed = context.choice.box is not None
-    found = associations(part, cohort) if boxed else diagnosis.associations
     table = common(found)
     if table.empty:
         st.caption(say("slow.no_common"))

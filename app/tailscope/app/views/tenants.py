@@ -68,8 +68,10 @@ def _matrix(one: Matrix, requests: dict[str, int]) -> None:
 
 def _loads(context: Context, diagnosis: Diagnosis, names: list[str]) -> None:
     st.subheader(say("tenants.loads"), help=say("term.lift"))
-    frame = diagnosis.frame
-    data = blame.loads(rows(frame, context.question.scope.window(frame)), names)
+    frame, scope = diagnosis.frame, context.question.scope
+    data = context.loaded.once(
+        lambda: blame.loads(rows(frame, scope.window(frame)), names), "loads", scope
+    )
     if data.empty:
         st.caption(say("tenants.no_tokens"))
         return
