@@ -56,7 +56,7 @@ bench: $(VENV)/.dev ## Measure what the exporter and the triage cost
 	@$(PY) -m tests.bench $(ARGS)
 
 .PHONY: screenshot
-screenshot: $(VENV)/.dev .tools/.ready ## Make the README's picture from the demo
+screenshot: $(VENV)/.dev .tools/.ready ## Make the README's pictures from the demo
 	@$(PY) -m tests.screenshot docs/triage.png
 
 .PHONY: lock

@@ -45,13 +45,12 @@ def entries(book: Ledger) -> list[Entry]:
         for at, mechanism in enumerate(MECHANISMS)
         if book.owed[0, column, at] >= _NOTHING
     ]
-    found.sort(key=lambda entry: -entry.seconds)
     if book.engine[0] >= _NOTHING:
         found.append(Entry(ENGINE, "", float(book.engine[0])))
     rest = float(book.excess[0]) - sum(entry.seconds for entry in found)
     if rest >= _NOTHING:
         found.append(Entry(UNEXPLAINED, "", rest))
-    return found
+    return sorted(found, key=lambda entry: -entry.seconds)
 
 
 def words(found: list[Entry], excess: float, own: str) -> str:
@@ -110,6 +109,7 @@ def draw(context: Context, key: str) -> None:
                 "seconds": st.column_config.NumberColumn(say("column.seconds"), format="%.3f s"),
             },
             hide_index=True,
+            height=min(38 + 35 * (len(data) + 1), 700),
             alt=say("account.title"),
         )
     method("excess", "ledger")

@@ -20,12 +20,17 @@ NAMES = (*MECHANISMS, ENGINE, UNEXPLAINED)
 BINS = 60
 
 
-def seconds(studies: Sequence[Study], origin_ns: int) -> pd.DataFrame:
+def seconds(
+    studies: Sequence[Study],
+    origin_ns: int,
+    window: tuple[int | None, int | None] = (None, None),
+) -> pd.DataFrame:
     """Slow seconds in bins of the arrival.
 
     Args:
         studies: Engines with slow requests.
         origin_ns: Time 0 of their times, UTC nanoseconds.
+        window: Bounds of the bins, UTC nanoseconds; None for the first and the last slow request.
 
     Returns:
         ``time``, ``cause`` (one of ``NAMES``) and ``seconds``, a row for each bin and cause.
@@ -40,7 +45,10 @@ def seconds(studies: Sequence[Study], origin_ns: int) -> pd.DataFrame:
     when = np.concatenate(arrived) if arrived else np.zeros(0)
     if not len(when):
         return pd.DataFrame(columns=["time", "cause", "seconds"])
-    edges = np.linspace(when.min(), max(when.max(), when.min() + 1.0), BINS + 1)
+    low, high = (None if bound is None else (bound - origin_ns) / 1e9 for bound in window)
+    first = float(when.min()) if low is None else min(low, float(when.min()))
+    last = float(when.max()) if high is None else max(high, float(when.max()))
+    edges = np.linspace(first, max(last, first + 1.0), BINS + 1)
     held = np.concatenate(parts)
     times = pd.to_datetime(origin_ns + (edges[:-1] * 1e9).astype(np.int64), utc=True)
     return pd.concat(
@@ -58,15 +66,8 @@ def seconds(studies: Sequence[Study], origin_ns: int) -> pd.DataFrame:
     )
 
 
-def draw(
-    data: pd.DataFrame, window: tuple[int | None, int | None] = (None, None)
-) -> alt.Chart | None:
-    """Draw them as stacked steps; None if there are none.
-
-    Args:
-        data: What ``seconds`` returns.
-        window: Bounds of the time axis, UTC nanoseconds; None for those of the data.
-    """
+def draw(data: pd.DataFrame) -> alt.Chart | None:
+    """Draw them as stacked steps; None if there are none."""
     if data.empty or not data["seconds"].sum() > 0:
         return None
     present = [name for name in NAMES if data.loc[data["cause"] == name, "seconds"].sum() > 0]
@@ -81,7 +82,7 @@ def draw(
         alt.Chart(shown)
         .mark_area(interpolate="step-after")
         .encode(
-            x=time_axis(window),
+            x=time_axis(),
             y=alt.Y("seconds:Q", title=say("chart.slow_seconds"), axis=alt.Axis(tickCount=5)),
             color=alt.Color(
                 "cause:N",

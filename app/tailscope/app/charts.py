@@ -88,18 +88,12 @@ def _points(frame: pd.DataFrame, measure: str, tenants: list[str]) -> pd.DataFra
     )
 
 
-def time_axis(window: tuple[int | None, int | None] = (None, None)) -> alt.X:
-    """The axis of arrivals.
-
-    Args:
-        window: Its bounds, UTC nanoseconds; None for those of the data.
-    """
-    low, high = window
-    bounds = alt.Undefined if low is None or high is None else [low // 10**6, high // 10**6]
+def time_axis() -> alt.X:
+    """The axis of arrivals."""
     return alt.X(
         "time:T",
         title=say("chart.arrival"),
-        scale=alt.Scale(type="utc", padding=8, domain=bounds),
+        scale=alt.Scale(type="utc", padding=8),
         axis=alt.Axis(format="%H:%M:%S", tickCount=6, labelOverlap=True),
     )
 

@@ -71,11 +71,12 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
     domain, scale = colours.scale(list(names))
     chart = (
         alt.Chart(data[data["requests"] > 0])
-        .mark_bar()
+        .mark_rect()
         .encode(
             x=alt.X("low:Q", title=say("chart.total_seconds"), scale=alt.Scale(type="log")),
             x2="high:Q",
             y=alt.Y("requests:Q", title=say("chart.requests")),
+            y2=alt.datum(0),
             color=alt.Color(
                 "tenant:N",
                 scale=alt.Scale(domain=domain, range=scale),

@@ -25,6 +25,7 @@ from tailscope.triage.stages import floats, rows
 from tailscope.triage.words import percent, seconds
 
 _ICONS = ("speed", "layers")
+_JUST_BOXED = "just-boxed"
 
 
 def draw(context: Context) -> None:
@@ -245,6 +246,8 @@ def _latency(context: Context, finding: Finding) -> None:
         key=key,
         on_select=lambda: _boxed(key, measure),
     )
+    if st.session_state.pop(_JUST_BOXED, False):
+        st.rerun()  # the selection stands among the controls, outside of what refreshes itself
     st.caption(say("overview.box_it"))
     if context.choice.box is not None:
         context.link("slow", say("overview.boxed"), ":material/select_all:")
@@ -254,16 +257,17 @@ def _boxed(key: str, measure: str) -> None:
     found = heatmap.boxed(st.session_state[key], measure)
     if found is not None:
         st.session_state[Box.PARAMETER] = str(found)
+        st.session_state[_JUST_BOXED] = True
 
 
 def _causes(context: Context, diagnosis: Diagnosis, finding: Finding) -> None:
+    window = finding.window.start_ns, finding.window.end_ns
     data = context.loaded.once(
-        lambda: causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns),
+        lambda: causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns, window),
         "causes",
         context.question,
     )
-    window = finding.window
-    chart = causes.draw(data, (window.start_ns, window.end_ns))
+    chart = causes.draw(data)
     if chart is None:
         return
     with st.container(border=True):
