@@ -242,6 +242,8 @@ def test_a_box_in_the_heatmap_becomes_the_cohort(browser: Browser, url: str) -> 
         page.get_by_role("link", name="Tenants").first.click()
         expect(page.get_by_text("Load over time")).to_be_visible(timeout=PATIENCE)
         assert "/tenants?" in page.url and "box=" in page.url and "window=all" in page.url
+        window = page.get_by_role("combobox", name="Time window")
+        expect(window).to_have_value("all that is stored", timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("page_name", ["slow", "tenants", "fixes", "capacity", "health"])

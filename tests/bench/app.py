@@ -85,8 +85,9 @@ def _measured(data: Path, count: int) -> Iterator[str]:
     yield f"{count:,} requests: " + ", ".join(f"{name} {took:.2f} s" for name, took in said.items())
     os.environ.update(Settings((data,)).environment())
     _page("overview", key)  # all that is computed once
-    switches = {name: _page(name, key) for name in PAGES}
-    yield "  pages, all computed: " + ", ".join(f"{name} {t:.2f} s" for name, t in switches.items())
+    for visit in ("first visit", "again"):
+        took = {name: _page(name, key) for name in PAGES}
+        yield f"  {visit}: " + ", ".join(f"{name} {one:.2f} s" for name, one in took.items())
 
 
 def _page(name: str, key: str) -> float:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import streamlit as st
 
-_SEEN = "seen-in-address"
+_SEEN, _HELD = "seen-in-address", "held-choices"
 
 
 def select(
@@ -36,18 +36,19 @@ def select(
         width: Width of the widget.
     """
     seen = st.session_state.setdefault(_SEEN, {})
+    held = st.session_state.setdefault(_HELD, {})
     asked = st.query_params.get(key)
+    value = st.session_state.get(key, held.get(key))
     # An address without it leaves the choice as it is: the navigation drops what it does not know.
     if asked in options and asked != seen.get(key):
-        st.session_state[key] = asked
-    elif st.session_state.get(key) not in options:
-        st.session_state[key] = default
+        value = asked
+    # Set in every run: on another page it is another widget, which would begin with the first.
+    st.session_state[key] = value if value in options else default
     chosen: str = st.selectbox(
         label,
         list(options),
         format_func=shown,
         key=key,
-        persist_state="session",
         help=tip,
         width=width,
     )
@@ -57,5 +58,5 @@ def select(
             st.query_params.pop(key, None)
         else:
             st.query_params[key] = written
-    seen[key] = written
+    seen[key], held[key] = written, chosen
     return chosen

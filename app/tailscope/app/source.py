@@ -199,6 +199,7 @@ class Source:
         self._kept: OrderedDict[_Key, Loaded] = OrderedDict()
         self._samples: OrderedDict[tuple[tuple[str, ...], int, int], pd.DataFrame] = OrderedDict()
         self._span: tuple[object, tuple[int, int] | None] | None = None
+        self._parts: tuple[object, tuple[Part, ...]] | None = None
         self._lock = threading.Lock()
 
     def exists(self) -> bool:
@@ -211,7 +212,11 @@ class Source:
         Raises:
             ReaderError: If one cannot be read.
         """
-        return self._reader.parts()
+        with self._lock:
+            stamp = self._stamp()
+            if self._parts is None or self._parts[0] != stamp:
+                self._parts = stamp, self._reader.parts()
+            return self._parts[1]
 
     def span(self) -> tuple[int, int] | None:
         """Arrival of the oldest and the newest request; None if there is none."""
