@@ -47,7 +47,9 @@ class Complaints:
         page.on("request", lambda request: self._asked(request.url))
 
     def _said(self, line: ConsoleMessage) -> None:
-        if line.type == "error":
+        # Streamlit looks for its own address below that of a page, and finds it above.
+        probing = "/_stcore/" in str(line.location.get("url"))
+        if line.type == "error" and not probing:
             self.errors.append(line.text)
 
     def _asked(self, url: str) -> None:

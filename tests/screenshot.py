@@ -1,4 +1,7 @@
-"""Makes the pictures of the docs from the demo: ``python -m tests.screenshot FOLDER``."""
+"""Makes the pictures of the docs from the demo: ``python -m tests.screenshot FOLDER``.
+
+``triage.png`` shows the overview, ``triage-tenants.png`` is light and ``triage-request.png`` dark.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tailscope.address import free
 from tailscope.dashboards.boards import boards
@@ -61,6 +65,25 @@ def app(target: Path) -> None:
         expect(sentence.first).to_be_visible(timeout=_PATIENCE_MS)
         page.wait_for_timeout(3_000)  # until the charts are drawn
         page.screenshot(path=target)
+        for name, dark in (("tenants", False), ("request", True)):
+            beside = target.with_stem(f"{target.stem}-{name}")
+            _look(chromium, f"{found[1].rstrip('/')}/{name}?window=all", dark, beside)
+
+
+def _look(chromium: Browser, url: str, dark: bool, target: Path) -> None:
+    """Keep what a page shows; of one request, the slowest that the overview lists."""
+    scheme: Literal["light", "dark"] = "dark" if dark else "light"
+    page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
+    if dark:
+        page.goto(url.replace("/request?", "/?"))
+        page.get_by_role("link", name="Open this request on its own page").click()
+        ready = page.get_by_text("What its excess is owed to")
+    else:
+        page.goto(url)
+        ready = page.get_by_text("Load over time")
+    expect(ready.first).to_be_visible(timeout=_PATIENCE_MS)
+    page.wait_for_timeout(3_000)  # until the charts are drawn
+    page.screenshot(path=target)
 
 
 def previews(folder: Path) -> None:

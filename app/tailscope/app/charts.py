@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tailscope.app.palette import ACCENT, GREY, OTHERS, UNKNOWN, TenantColours
+from tailscope.app.text import say
 from tailscope.triage.finding import Finding
 from tailscope.triage.identity import keys
 from tailscope.triage.stages import STAGES, Flags, Floats, floats, named, rows
@@ -17,14 +18,9 @@ from tailscope.triage.words import percent, seconds
 Drawing = alt.LayerChart | alt.FacetChart
 
 MAX_MARKS = 5_000
-MEASURES = {
-    "total_seconds": "Total time",
-    "ttft_seconds": "Time to first token",
-}
-"""What can be drawn over time: column to title."""
-
 _TIME_BINS, _VALUE_BINS = 120, 40
-_HEIGHT = 300
+HEIGHT = 300
+"""Pixels of a chart over time."""
 
 
 def latency(
@@ -39,7 +35,7 @@ def latency(
     Args:
         mine: The requests that are judged.
         finding: Which of them are slow.
-        measure: One of ``MEASURES``.
+        measure: One of ``MEASURES``, the columns that can be drawn over time.
         colours: Colours of the tenants.
         tenants: Those that are told apart.
 
@@ -50,9 +46,9 @@ def latency(
     known = values > 0
     if not known.any():
         return None
-    y = _value(measure, values[known])
+    y = value_axis(measure, values[known])
     slow = _points(rows(mine, known & _slowest(mine, finding)), measure, tenants)
-    encoding = {"x": _time(), "y": y, "tooltip": _tooltip(measure)}
+    encoding = {"x": time_axis(), "y": y, "tooltip": _tooltip(measure)}
     if known.sum() + len(slow) > MAX_MARKS:
         ground = _heat(mine["arrived_ns"].to_numpy()[known], values[known], y)
         shown = slow
@@ -66,7 +62,7 @@ def latency(
     rings = alt.Chart(slow).mark_point(size=110, filled=False, strokeWidth=1.6)
     return alt.layer(
         ground, rings.encode(**encoding, color=_tenant(colours, shown, tenants))
-    ).properties(height=_HEIGHT)
+    ).properties(height=HEIGHT)
 
 
 def _slowest(mine: pd.DataFrame, finding: Finding) -> Flags:
@@ -85,28 +81,36 @@ def _points(frame: pd.DataFrame, measure: str, tenants: list[str]) -> pd.DataFra
             "seconds": floats(frame, measure),
             "tenant": tenant.where(tenant.isin([*tenants, UNKNOWN]), OTHERS),
             "name": tenant,
-            "request": frame["request_id"].fillna(frame["span_id"]).fillna("without an id"),
+            "request": frame["request_id"].fillna(frame["span_id"]).fillna(say("chart.no_id")),
             "input_tokens": frame["input_tokens"],
             "output_tokens": frame["output_tokens"],
         }
     )
 
 
-def _time() -> alt.X:
+def time_axis() -> alt.X:
+    """The axis of arrivals."""
     return alt.X(
         "time:T",
-        title="arrival (UTC)",
+        title=say("chart.arrival"),
         scale=alt.Scale(type="utc", padding=8),
         axis=alt.Axis(format="%H:%M:%S", tickCount=6, labelOverlap=True),
     )
 
 
-def _value(measure: str, values: Floats) -> alt.Y:
+def value_axis(measure: str, values: Floats, *, always_log: bool = False) -> alt.Y:
+    """The axis of seconds; logarithmic where they differ much, or always.
+
+    Args:
+        measure: Column of the seconds.
+        values: What is drawn.
+        always_log: Whether it is logarithmic in any case.
+    """
     low, high = float(values.min()), float(values.max())
-    wide = high > 10 * low
+    wide = always_log or high > 10 * low
     return alt.Y(
         "seconds:Q",
-        title=f"{MEASURES[measure].lower()} (s)",
+        title=say(f"chart.{measure}"),
         scale=alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=True),
         axis=alt.Axis(format="~g", values=_ticks(low, high) if wide else alt.Undefined),
     )
@@ -132,12 +136,12 @@ def _tenant(colours: TenantColours, data: pd.DataFrame, tenants: list[str]) -> a
 
 def _tooltip(measure: str) -> list[alt.Tooltip]:
     return [
-        alt.Tooltip("request:N", title="request"),
-        alt.Tooltip("name:N", title="tenant"),
-        alt.Tooltip("time:T", title="arrived (UTC)", format="%H:%M:%S.%L", formatType="utc"),
-        alt.Tooltip("seconds:Q", title=f"{MEASURES[measure].lower()} (s)", format=".3f"),
-        alt.Tooltip("input_tokens:Q", title="tokens in", format=","),
-        alt.Tooltip("output_tokens:Q", title="tokens out", format=","),
+        alt.Tooltip("request:N", title=say("chart.request")),
+        alt.Tooltip("name:N", title=say("chart.tenant")),
+        alt.Tooltip("time:T", title=say("chart.arrived"), format="%H:%M:%S.%L", formatType="utc"),
+        alt.Tooltip("seconds:Q", title=say(f"chart.{measure}"), format=".3f"),
+        alt.Tooltip("input_tokens:Q", title=say("chart.tokens_in"), format=","),
+        alt.Tooltip("output_tokens:Q", title=say("chart.tokens_out"), format=","),
     ]
 
 
@@ -160,7 +164,7 @@ def _heat(arrived_ns: Floats, values: Floats, y: alt.Y) -> alt.Chart:
         alt.Chart(bins)
         .mark_rect(color=GREY)
         .encode(
-            x=_time(),
+            x=time_axis(),
             x2="until:T",
             y=y,
             y2="to:Q",
@@ -168,9 +172,9 @@ def _heat(arrived_ns: Floats, values: Floats, y: alt.Y) -> alt.Chart:
                 "requests:Q", scale=alt.Scale(type="log", range=[0.12, 1.0]), legend=None
             ),
             tooltip=[
-                alt.Tooltip("requests:Q", title="requests", format=","),
-                alt.Tooltip("seconds:Q", title="from (s)", format=".3g"),
-                alt.Tooltip("to:Q", title="to (s)", format=".3g"),
+                alt.Tooltip("requests:Q", title=say("chart.requests"), format=","),
+                alt.Tooltip("seconds:Q", title=say("chart.from"), format=".3g"),
+                alt.Tooltip("to:Q", title=say("chart.to"), format=".3g"),
             ],
         )
     )
@@ -185,31 +189,35 @@ def slow_seconds(finding: Finding) -> Drawing | None:
     whole = sum(held.values()) or 1.0
     data = pd.DataFrame(
         {
-            "stage": list(held),
+            "stage": [say(f"stage.{stage}") for stage in held],
             "seconds": list(held.values()),
             "label": [f"{seconds(value)} · {percent(value / whole)}" for value in held.values()],
         }
     )
-    order = [stage for stage in STAGES if stage in held]
+    stages = [stage for stage in STAGES if stage in held]
+    order = [say(f"stage.{stage}") for stage in stages]
     room = 1.7 * max(held.values())  # for the labels beside the bars
     base = alt.Chart(data).encode(
         y=alt.Y("stage:N", sort=order, title=None),
         x=alt.X(
             "seconds:Q",
-            title="time above what they take alone (s)",
+            title=say("chart.above"),
             scale=alt.Scale(domain=[0, room or 1.0]),
             axis=alt.Axis(tickCount=4),
         ),
-        tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("seconds:Q", format=",.2f")],
+        tooltip=[
+            alt.Tooltip("stage:N", title=say("chart.stage")),
+            alt.Tooltip("seconds:Q", title=say("chart.slow_seconds"), format=",.2f"),
+        ],
     )
     colour = alt.Color(
         "stage:N",
         scale=alt.Scale(
             domain=order,
-            range=[ACCENT if stage == finding.slow.stage else GREY for stage in order],
+            range=[ACCENT if stage == finding.slow.stage else GREY for stage in stages],
         ),
         legend=None,
     )
     bars = base.mark_bar(cornerRadiusEnd=3, height={"band": 0.6}).encode(color=colour)
     labels = base.mark_text(align="left", dx=5, color=GREY).encode(text="label:N")
-    return alt.layer(bars, labels).properties(height=_HEIGHT)
+    return alt.layer(bars, labels).properties(height=HEIGHT)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from typing import Protocol
 
 import pandas as pd
 
-from tailscope.records.reader import Reader
 from tailscope.triage.gpu import LOOKBACK_NS, METRICS, examine, period
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.scope import Scope
@@ -21,7 +22,16 @@ _FIRST_NS = 1800 * 10**9
 _MIN_NS = 60 * 10**9
 
 
-def examined(reader: Reader, frame: pd.DataFrame, scope: Scope) -> tuple[Gpu, ...]:
+class Samples(Protocol):
+    """Something that samples can be read from: a store's reader, or several sources as one."""
+
+    def samples(
+        self, metrics: Iterable[str], start_ns: int = ..., end_ns: int = ...
+    ) -> pd.DataFrame:
+        """Samples of metrics in a time, oldest first."""
+
+
+def examined(reader: Samples, frame: pd.DataFrame, scope: Scope) -> tuple[Gpu, ...]:
     """What the GPUs of a store went through while the requests of a scope ran.
 
     Args:
@@ -42,7 +52,7 @@ def examined(reader: Reader, frame: pd.DataFrame, scope: Scope) -> tuple[Gpu, ..
     return examine(samples, start, bounds[1])
 
 
-def _latest(reader: Reader, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, int]:
+def _latest(reader: Samples, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, int]:
     """The latest samples of a time, as many as is bearable, and where they begin.
 
     They are read backwards in pieces, each twice as long as the one before, or as long as there is

@@ -2,93 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 from tailscope.app import controls, empty, shared
+from tailscope.app.access import admitted
+from tailscope.app.context import Context
 from tailscope.app.controls import Choice
-from tailscope.app.palette import TenantColours
+from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.settings import Settings
 from tailscope.app.source import Loaded, Source
-from tailscope.app.text import plain
-from tailscope.app.views import overview, request
+from tailscope.app.text import plain, say
+from tailscope.app.views import (
+    capacity,
+    comparison,
+    fixes,
+    health,
+    offline,
+    overview,
+    request,
+    slow,
+    tenants,
+)
+from tailscope.errors import UsageError
 from tailscope.records.reader import ReaderError
-
-Body = Callable[[Source, Loaded, Choice, TenantColours], None]
 
 MIN_REFRESH = 5.0
 
 _LOGO = Path(__file__).parent / "logo.svg"
 
 
-def show() -> None:
-    """Draw the page that the address names."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One page.
+
+    Attributes:
+        draw: Draws it.
+        section: Where it stands in the navigation.
+        icon: Its icon.
+        live: Whether it refreshes itself; a page that is dear to compute, or written in, does not.
+        bare: Whether it has something to say without any request.
+    """
+
+    draw: Callable[[Context], None]
+    section: str
+    icon: str
+    live: bool = False
+    bare: bool = False
+
+
+PAGES: Mapping[str, Entry] = {
+    "overview": Entry(overview.draw, "look", ":material/query_stats:", live=True),
+    "slow": Entry(slow.draw, "look", ":material/hourglass_top:", live=True),
+    "request": Entry(request.draw, "look", ":material/view_timeline:"),
+    "tenants": Entry(tenants.draw, "explain", ":material/group:", live=True),
+    "comparison": Entry(comparison.draw, "explain", ":material/compare_arrows:"),
+    "fixes": Entry(fixes.draw, "act", ":material/build:"),
+    "capacity": Entry(capacity.draw, "act", ":material/trending_up:"),
+    "offline": Entry(offline.draw, "act", ":material/bedtime:"),
+    "health": Entry(health.draw, "trust", ":material/fact_check:", live=True, bare=True),
+}
+"""The pages by the key of their texts, which is their address, too."""
+
+Pages = Mapping[str, StreamlitPage]
+
+
+def show(first: str = "overview") -> None:
+    """Draw the page that the address names.
+
+    Args:
+        first: The page that an address without one names.
+    """
     settings = Settings.read()
     st.set_page_config("Tailscope", page_icon=str(_LOGO), layout="wide")
     st.logo(str(_LOGO), size="large")
-    one = st.Page(
-        lambda: _page(settings, lambda *given: request.draw(given[0], given[1], given[3])),
-        title="One request",
-        url_path="request",
-        icon=":material/view_timeline:",
-        help="The stages of one request, and what ran beside it.",
-    )
-
-    def link(key: str) -> None:
-        st.page_link(
-            one,
-            label="Open this request on its own page",
-            icon=":material/open_in_new:",
-            query_params={request.PARAMETER: key},
+    pages: dict[str, StreamlitPage] = {}
+    sections: dict[str, list[StreamlitPage]] = {}
+    for key, entry in PAGES.items():
+        page = pages[key] = st.Page(
+            _opening(settings, key, pages),
+            title=say(f"{key}.title"),
+            url_path=key,
+            icon=entry.icon,
+            help=say(f"{key}.help"),
+            default=key == first,
         )
-
-    first = st.Page(
-        lambda: _page(settings, lambda *given: overview.draw(*given, link=link)),
-        title="Overview",
-        url_path="overview",
-        icon=":material/query_stats:",
-        help="Why the slowest requests are slow, and whose load was beside them.",
-        default=True,
-    )
-    st.navigation([first, one]).run()
+        sections.setdefault(say(f"section.{entry.section}"), []).append(page)
+    chosen = st.navigation(sections, expanded=True)
+    with st.sidebar:
+        controls.language()
+    chosen.run()
 
 
-def _page(settings: Settings, body: Body) -> None:
+def _opening(settings: Settings, key: str, pages: Pages) -> Callable[[], None]:
+    return lambda: _page(settings, PAGES[key], pages)
+
+
+def _page(settings: Settings, entry: Entry, pages: Pages) -> None:
     if settings.notice:
         st.info(plain(settings.notice), icon=":material/info:")
-    source = shared.source(str(settings.data))
-    colours = shared.colours(str(settings.data))
     try:
-        with st.sidebar:
-            seconds = controls.window()
-        loaded = source.window(seconds)
-        with st.sidebar:
-            choice = controls.choice(seconds, loaded.names)
-    except ReaderError as error:
+        viewer = admitted(settings.roles)
+        if viewer is not None:
+            _admitted(settings, entry, pages, viewer)
+    except (ReaderError, UsageError) as error:
         st.error(plain(str(error)), icon=":material/error:")
-        return
+
+
+def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) -> None:
+    source = shared.opened(settings, viewer)
+    colours = shared.colours(settings.data, viewer.tenant)
+    with st.sidebar:
+        span = controls.window()
+    loaded = source.window(span.seconds, span.period)
+    with st.sidebar:
+        choice = controls.choice(span, loaded.names)
+        if viewer != OPERATOR:
+            st.caption(say("access.masked", tenant=plain(viewer.tenant or "")))
     offered = loaded.names
 
     def refreshed() -> None:
         try:
-            fresh = source.window(seconds)
+            fresh = source.window(span.seconds, span.period)
             if fresh.names != offered:
                 st.rerun()  # the filters offer what is there
             colours.learn(fresh.names["tenant"])
-            _body(source, fresh, choice, colours, body)
+            _body(Context(settings, source, fresh, choice, colours, pages), entry)
         except ReaderError as error:
             st.error(plain(str(error)), icon=":material/error:")
 
     every = max(MIN_REFRESH, loaded.pause)
-    st.fragment(refreshed, run_every=every if choice.live else None)()
+    st.fragment(refreshed, run_every=every if choice.live and entry.live else None)()
 
 
-def _body(
-    source: Source, loaded: Loaded, choice: Choice, colours: TenantColours, body: Body
-) -> None:
+def _body(context: Context, entry: Entry) -> None:
+    source, loaded = context.source, context.loaded
     if loaded.frame.empty and source.span() is None:
-        empty.no_records(source.directory, source.exists())
-    else:
-        body(source, loaded, choice, colours)
+        empty.no_records(source.directories, source.exists())
+        _troubles(source)
+        if entry.bare:
+            entry.draw(context)
+        return
+    _troubles(source)
+    if not entry.bare and not _any(loaded, context.choice):
+        inside = bool(context.choice.scope(loaded).window(loaded.frame).any())
+        empty.no_match(inside, source.span())
+        return
+    entry.draw(context)
+
+
+def _any(loaded: Loaded, choice: Choice) -> bool:
+    scope = choice.scope(loaded)
+    return loaded.once(lambda: bool(scope.mine(loaded.frame).any()), "any", scope)
+
+
+def _troubles(source: Source) -> None:
+    """Say so where Prometheus does not answer."""
+    if source.prometheus is not None and (why := source.prometheus.trouble):
+        st.warning(
+            say("health.prometheus_fails", url=plain(source.prometheus.url), why=plain(why)),
+            icon=":material/cloud_off:",
+        )

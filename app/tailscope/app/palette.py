@@ -64,3 +64,22 @@ class TenantColours:
 def shown(names_by_load: Sequence[str]) -> list[str]:
     """The tenants that a chart tells apart: as many as there are colours, the largest first."""
     return [name for name in names_by_load if name != UNKNOWN][: len(COLOURS)]
+
+
+CAUSES: Mapping[str, str] = {
+    "queue": "#0B6E99",
+    "contention": "#E69F00",
+    "interference": "#D55E00",
+    "batch": "#56B4E9",
+    "engine": "#CC79A7",
+    "unexplained": GREY,
+}
+"""What slow seconds are owed to."""
+
+STAGES: Mapping[str, str] = {
+    "frontend": "#8B6BC7",
+    "queue": "#0B6E99",
+    "prefill": "#E69F00",
+    "decode": "#56B4E9",
+}
+"""Stages, where no tenant has a colour beside them."""

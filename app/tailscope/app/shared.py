@@ -6,18 +6,35 @@ from pathlib import Path
 
 import streamlit as st
 
+from tailscope.app import headers
 from tailscope.app.palette import TenantColours
+from tailscope.app.prometheus import Prometheus
+from tailscope.app.roles import Viewer
+from tailscope.app.settings import Settings
 from tailscope.app.source import Source
 
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def source(directory: str) -> Source:
-    """The store; one reader for all sessions."""
-    return Source(Path(directory))
+_VIEWERS = 16
+"""Sources that are kept: one for operators, one for each tenant that looks."""
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def colours(directory: str) -> TenantColours:
+@st.cache_resource(max_entries=_VIEWERS, show_spinner=False)
+def source(data: tuple[Path, ...], url: str, header: Path | None, tenant: str | None) -> Source:
+    """The stores as somebody may see them; one reader for all sessions."""
+    prometheus = Prometheus(url, headers.read(header)) if url else None
+    return Source(data, prometheus=prometheus, viewer=Viewer(tenant))
+
+
+def opened(settings: Settings, viewer: Viewer) -> Source:
+    """The source that the settings name.
+
+    Raises:
+        UsageError: If the file with the headers cannot be read.
+    """
+    return source(settings.data, settings.prometheus, settings.headers, viewer.tenant)
+
+
+@st.cache_resource(max_entries=_VIEWERS, show_spinner=False)
+def colours(data: tuple[Path, ...], tenant: str | None) -> TenantColours:
     """The colours of a store's tenants; one palette for all sessions."""
-    del directory  # the key of the cache
+    del data, tenant  # the key of the cache
     return TenantColours()

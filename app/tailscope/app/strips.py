@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tailscope.app.palette import ACCENT, GREY
+from tailscope.app.text import say
 from tailscope.app.timeline import LABELS, edges, time_axis
 
 MAX_LINES = 8
@@ -32,8 +33,7 @@ class Strip:
     """One chart: what it shows, in which unit, and how its values lie between two samples.
 
     Attributes:
-        title: What it is, for people.
-        unit: Unit of its axis.
+        key: Its name among the texts.
         series: Metric to the name of its line; the last is the one to look at.
         per: Label values that tell lines of one metric apart.
         scale: What a value is multiplied by.
@@ -41,18 +41,26 @@ class Strip:
         between: How the line goes. A share of cycles is the mean since the sample before.
     """
 
-    title: str
-    unit: str
+    key: str
     series: Mapping[str, str]
     per: tuple[str, ...]
     scale: float = 1.0
     most: float | None = None
     between: Literal["linear", "step-before"] = "linear"
 
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return say(f"strip.{self.key}")
+
+    @property
+    def unit(self) -> str:
+        """Unit of its axis."""
+        return say(f"strip.{self.key}_unit")
+
 
 GPU = Strip(
-    "GPU activity",
-    "% of cycles",
+    "gpu",
     MappingProxyType(
         {"tailscope_gpu_sm_active_ratio": "SM", "tailscope_gpu_dram_active_ratio": "DRAM"}
     ),
@@ -62,8 +70,7 @@ GPU = Strip(
     between="step-before",
 )
 QUEUE = Strip(
-    "Engine queue and batch",
-    "requests",
+    "queue",
     MappingProxyType(
         {
             "tailscope_engine_requests_running": "running",
@@ -73,9 +80,8 @@ QUEUE = Strip(
     ("server", "model", "rank"),
 )
 CACHE = Strip(
-    "Key-value cache",
-    "% in use",
-    MappingProxyType({"tailscope_engine_kv_cache_usage_ratio": "KV cache"}),
+    "cache",
+    MappingProxyType({"tailscope_engine_kv_cache_usage_ratio": "cache"}),
     ("server", "model", "rank"),
     scale=100.0,
     most=100.0,
@@ -139,7 +145,9 @@ def _whose(strip: Strip, labels: list[pd.Series[str]], size: int) -> list[str]:
     if strip is GPU:
         rows = zip(*labels, strict=True) if labels else [("",)] * size
         return [
-            f"GPU {first}" + (f" instance {rest[0]}" if rest and rest[0] else "")
+            say("strip.instance", gpu=first, instance=rest[0])
+            if rest and rest[0]
+            else f"GPU {first}"
             for first, *rest in rows
         ]
     return [" ".join(filter(None, row)) for row in zip(*labels, strict=True)] or [""] * size
@@ -179,8 +187,9 @@ def draw(data: pd.DataFrame, strip: Strip, length: float) -> alt.LayerChart | al
     names = [name for name in strip.series.values() if name in set(data["what"])]
     top = strip.most or max(1.0, 1.05 * float(data["value"].max()))
     several = data["whose"].nunique() > 1
+    lines_of = {name: say(f"line.{name}") for name in names}
     chart = (
-        alt.Chart(data)
+        alt.Chart(data.assign(what=data["what"].map(lines_of)))
         .mark_line(interpolate=strip.between, clip=True, strokeWidth=1.6, point={"size": 14})
         .encode(
             x=time_axis(length, None),
@@ -197,7 +206,7 @@ def draw(data: pd.DataFrame, strip: Strip, length: float) -> alt.LayerChart | al
             ),
             color=alt.Color(
                 "what:N",
-                scale=alt.Scale(domain=names, range=_colours(strip, names)),
+                scale=alt.Scale(domain=list(lines_of.values()), range=_colours(strip, names)),
                 legend=alt.Legend(
                     title=f"{strip.title} ({strip.unit})",
                     orient="top",
@@ -211,10 +220,10 @@ def draw(data: pd.DataFrame, strip: Strip, length: float) -> alt.LayerChart | al
             detail="piece:N",
             opacity=alt.value(0.55 if several else 0.95),
             tooltip=[
-                alt.Tooltip("whose:N", title="of"),
-                alt.Tooltip("what:N", title="what"),
+                alt.Tooltip("whose:N", title=say("chart.of")),
+                alt.Tooltip("what:N", title=say("chart.what")),
                 alt.Tooltip("value:Q", title=strip.unit, format=",.1f"),
-                alt.Tooltip("start:Q", title="at (s)", format=",.3f"),
+                alt.Tooltip("start:Q", title=say("chart.at"), format=",.3f"),
             ],
         )
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from tailscope.app.text import say
 from tailscope.triage.finding import Finding
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.quantiles import LEVELS, Quantile, Quantiles
@@ -16,7 +17,7 @@ from tailscope.triage.words import seconds
 
 _SECONDS = "%.3f s"
 _HEAT = "temperature_celsius"
-_LABELS = {"total": "total", "ttft": "time to first token", "client": "total at the client"}
+_WHOLE = ("total", "ttft", "client")
 
 
 def _levels(values: Quantiles | None) -> dict[str, float | None]:
@@ -28,10 +29,11 @@ def _levels(values: Quantiles | None) -> dict[str, float | None]:
 def interval(level: Quantile) -> str:
     """The 95 % interval of a percentile in words; empty if there is none."""
     if level.low is None:
-        return f"to {seconds(level.high)}" if level.high is not None else ""
+        return say("table.up_to", high=seconds(level.high)) if level.high is not None else ""
     if level.high is None:
-        return f"from {seconds(level.low)}"
-    return f"{seconds(level.low).removesuffix(' s')} to {seconds(level.high)}"
+        return say("table.from", low=seconds(level.low))
+    low = seconds(level.low).removesuffix(" s")
+    return say("table.between", low=low, high=seconds(level.high))
 
 
 def known(table: pd.DataFrame) -> pd.DataFrame:
@@ -46,18 +48,11 @@ def _percent(share: float | None) -> float | None:
 def by_stage(finding: Finding) -> pd.DataFrame:
     """Percentiles of the whole and of each stage."""
     latency = finding.latency
-    whole = {
-        _LABELS[name]: values
-        for name, values in (
-            ("total", latency.total),
-            ("ttft", latency.ttft),
-            ("client", latency.client),
-        )
-    }
+    whole = dict(zip(_WHOLE, (latency.total, latency.ttft, latency.client), strict=True))
     return pd.DataFrame(
         [
             {
-                "part": name,
+                "part": say(f"stage.{name}"),
                 **_levels(values),
                 "interval": interval(values.p99),
                 "requests": values.count,
@@ -74,19 +69,13 @@ def by_stage_columns() -> dict[str, Any]:
     """Titles, units and help of ``by_stage``."""
     number = st.column_config.NumberColumn
     return {
-        "part": st.column_config.TextColumn("Part", pinned=True),
+        "part": st.column_config.TextColumn(say("column.part"), pinned=True),
         **{name: number(name, format=_SECONDS) for name in LEVELS},
         "interval": st.column_config.TextColumn(
-            "p99, 95 % interval",
-            help="From order statistics. `from` says that there are too few requests for an "
-            "upper bound.",
+            say("column.interval"), help=say("column.interval_help")
         ),
-        "requests": number("Requests", format="localized"),
-        "slow": number(
-            "Slow seconds",
-            format="%.1f s",
-            help="Time of the slow requests above what they would take alone.",
-        ),
+        "requests": number(say("column.requests"), format="localized"),
+        "slow": number(say("column.slow_seconds"), format="%.1f s", help=say("term.excess")),
     }
 
 
@@ -125,37 +114,36 @@ def by_tenant_columns() -> dict[str, Any]:
     number = st.column_config.NumberColumn
     share = st.column_config.ProgressColumn
     return {
-        "tenant": st.column_config.TextColumn("Tenant", pinned=True),
-        "requests": number("Requests", format="localized"),
-        "slow": number("Slow", format="localized"),
-        **{name: number(name, format=_SECONDS, help="Total time.") for name in LEVELS},
-        "ttft_p99": number("TTFT p99", format=_SECONDS),
-        "input_tokens": number("Tokens in", format="compact"),
-        "output_tokens": number("Tokens out", format="compact"),
+        "tenant": st.column_config.TextColumn(say("column.tenant"), pinned=True),
+        "requests": number(say("column.requests"), format="localized"),
+        "slow": number(say("column.slow"), format="localized"),
+        **{name: number(name, format=_SECONDS, help=say("term.total")) for name in LEVELS},
+        "ttft_p99": number(say("column.ttft_p99"), format=_SECONDS, help=say("term.ttft")),
+        "input_tokens": number(say("column.tokens_in"), format="compact"),
+        "output_tokens": number(say("column.tokens_out"), format="compact"),
         "slot_share": share(
-            "Batch",
+            say("column.batch"),
             format="%.0f %%",
             min_value=0,
             max_value=100,
             width="small",
-            help="Part of the places in the batch that it held, over the window.",
+            help=say("column.batch_help"),
         ),
         "held": share(
-            "Held",
+            say("column.held"),
             format="%.0f %%",
             min_value=0,
             max_value=100,
             width="small",
-            help="Part of the slow seconds of the others in which its work held the engine.",
+            help=say("term.ledger"),
         ),
         "saves": share(
-            "Without it",
+            say("column.without"),
             format="%.0f %%",
             min_value=0,
             max_value=100,
             width="small",
-            help="Part of the slow seconds of the others that would not have been without it. "
-            "A large tenant has a large part; it is accused only if its load changed, too.",
+            help=say("term.removal"),
         ),
     }
 
@@ -170,7 +158,7 @@ def slow_requests(finding: Finding) -> pd.DataFrame:
                 "arrived": pd.Timestamp(request.arrived_ns, tz="UTC"),
                 "total": request.total_seconds,
                 "excess": request.excess_seconds,
-                "stage": request.stage,
+                "stage": request.stage and say(f"stage.{request.stage}"),
                 **{
                     f"{stage}_seconds": request.stages.get(stage)
                     for stage in finding.latency.stages
@@ -189,20 +177,20 @@ def slow_requests_columns(finding: Finding) -> dict[str, Any]:
     number = st.column_config.NumberColumn
     text = st.column_config.TextColumn
     return {
-        "request": text("Request", pinned=True, width=150),
-        "tenant": text("Tenant"),
+        "request": text(say("column.request"), pinned=True, width=150),
+        "tenant": text(say("column.tenant")),
         "arrived": st.column_config.DatetimeColumn(
-            "Arrived (UTC)", format="HH:mm:ss", timezone="UTC"
+            say("column.arrived"), format="HH:mm:ss", timezone="UTC"
         ),
-        "total": number("Total", format=_SECONDS),
-        "excess": number("Excess", format=_SECONDS, help="Time above what it would take alone."),
-        "stage": text("Stage", help="Stage with the most excess."),
+        "total": number(say("column.total"), format=_SECONDS),
+        "excess": number(say("column.excess"), format=_SECONDS, help=say("term.excess")),
+        "stage": text(say("column.stage"), help=say("column.stage_help")),
         **{
-            f"{stage}_seconds": number(stage.capitalize(), format=_SECONDS)
+            f"{stage}_seconds": number(say(f"stage.{stage}"), format=_SECONDS)
             for stage in finding.latency.stages
         },
-        "input_tokens": number("Tokens in", format="localized"),
-        "output_tokens": number("Tokens out", format="localized"),
+        "input_tokens": number(say("column.tokens_in"), format="localized"),
+        "output_tokens": number(say("column.tokens_out"), format="localized"),
     }
 
 
@@ -215,14 +203,14 @@ def beside_columns() -> dict[str, Any]:
     """Titles, units and help of ``beside``."""
     number = st.column_config.NumberColumn
     return {
-        "tenant": st.column_config.TextColumn("Tenant", pinned=True),
-        "requests": number("Requests beside it", format="localized"),
+        "tenant": st.column_config.TextColumn(say("column.tenant"), pinned=True),
+        "requests": number(say("column.beside"), format="localized"),
         "held_waiting_seconds": number(
-            "Held while it waited",
+            say("column.held_waiting"),
             format="%.2f s",
-            help="Places in the batch times seconds, until this request had its own place.",
+            help=say("column.held_waiting_help"),
         ),
-        "held_seconds": number("Held while it was there", format="%.2f s"),
+        "held_seconds": number(say("column.held_there"), format="%.2f s"),
     }
 
 
@@ -252,24 +240,26 @@ def by_gpu_columns() -> dict[str, Any]:
     """Titles, units and help of ``by_gpu``."""
     number = st.column_config.NumberColumn
     shares = {
-        "sm": ("SM", "Share of the multiprocessors' cycles with work resident."),
-        "dram": ("DRAM", "Share of the memory's cycles that moved data; about 80 % is the most."),
-        "tensor": ("Tensor", "Share of the tensor cores' cycles in use."),
+        "sm": ("SM", say("term.sm")),
+        "dram": ("DRAM", say("term.dram")),
+        "tensor": ("Tensor", say("term.tensor")),
     }
     return {
         "gpu": st.column_config.TextColumn("GPU", pinned=True),
-        "model": st.column_config.TextColumn("Model"),
+        "model": st.column_config.TextColumn(say("column.model")),
         **{
-            f"{name}_{what}": number(f"{title} {what}", format="%.0f %%", help=text)
+            f"{name}_{what}": number(
+                say(f"column.of_{what}", what=title), format="%.0f %%", help=text
+            )
             for name, (title, text) in shares.items()
             for what in ("mean", "p95")
         },
-        "power_watts": number("Power", format="%.0f W", help="Mean."),
-        "hottest": number("Hottest", format="%.0f °C", help="Highest temperature of the GPU."),
+        "power_watts": number(say("column.power"), format="%.0f W", help=say("column.power_help")),
+        "hottest": number(say("column.hottest"), format="%.0f °C", help=say("column.hottest_help")),
         "held": number(
-            "Held down",
+            say("column.held_down"),
             format="%.1f s",
-            help="By heat, power brake or the hardware itself; not by a power limit.",
+            help=say("column.held_down_help"),
         ),
-        "lost": number("Lost", format="%.1f s", help="It was known and could not be read."),
+        "lost": number(say("column.lost"), format="%.1f s", help=say("column.lost_help")),
     }

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from tailscope.app.palette import GREY, OTHERS, STAGE_OPACITY, UNKNOWN, TenantColours
+from tailscope.app.text import say
 from tailscope.triage.neighbours import Neighbourhood
 from tailscope.triage.stages import STAGES, WHOLE, intervals, named
 
@@ -30,7 +31,7 @@ def bars(around: Neighbourhood, tenants: list[str]) -> pd.DataFrame:
             "name": tenant,
             # A free row sets the request apart from those beside it.
             "rank": [0, *range(2, len(frame) + 1)],
-            "request": frame["request_id"].fillna(frame["span_id"]).fillna("without an id"),
+            "request": frame["request_id"].fillna(frame["span_id"]).fillna(say("chart.no_id")),
             "input_tokens": frame["input_tokens"],
             "output_tokens": frame["output_tokens"],
         }
@@ -68,20 +69,22 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
         start=data["start"].clip(lower=low), end=data["end"].clip(upper=high)
     )
     rows = int(seen["rank"].max()) + 1
-    stages = [stage for stage in (*STAGES, WHOLE) if stage in set(seen["stage"])]
+    known = [stage for stage in (*STAGES, WHOLE) if stage in set(seen["stage"])]
+    stages = [_stage(stage) for stage in known]
+    seen = seen.assign(stage=seen["stage"].map(_stage))
     domain, scale = colours.scale(sorted(set(seen["tenant"])))
     chart = (
         alt.Chart(seen)
         .mark_bar(height={"band": 0.86})
         .encode(
-            x=time_axis(length, "time after the arrival of the request (s)"),
+            x=time_axis(length, say("chart.after_arrival")),
             x2="end:Q",
             y=alt.Y(
                 "rank:O",
                 title=None,
                 scale=alt.Scale(domain=list(range(rows))),
                 axis=alt.Axis(
-                    labelExpr="datum.value == 0 ? 'this request' : ''",
+                    labelExpr=f"datum.value == 0 ? '{say('chart.this_request')}' : ''",
                     labelFontWeight="bold",
                     labelOverlap=False,
                     ticks=False,
@@ -103,7 +106,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
                 scale=alt.Scale(
                     type="ordinal",
                     domain=stages,
-                    range=[STAGE_OPACITY[stage] for stage in stages],
+                    range=[STAGE_OPACITY[stage] for stage in known],
                 ),
                 legend=alt.Legend(
                     title=None,
@@ -114,14 +117,18 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
                 ),
             ),
             tooltip=[
-                alt.Tooltip("request:N", title="request"),
-                alt.Tooltip("name:N", title="tenant"),
-                alt.Tooltip("stage:N", title="stage"),
-                alt.Tooltip("seconds:Q", title="in this stage (s)", format=",.3f"),
-                alt.Tooltip("input_tokens:Q", title="tokens in", format=","),
-                alt.Tooltip("output_tokens:Q", title="tokens out", format=","),
+                alt.Tooltip("request:N", title=say("chart.request")),
+                alt.Tooltip("name:N", title=say("chart.tenant")),
+                alt.Tooltip("stage:N", title=say("chart.stage")),
+                alt.Tooltip("seconds:Q", title=say("chart.in_stage"), format=",.3f"),
+                alt.Tooltip("input_tokens:Q", title=say("chart.tokens_in"), format=","),
+                alt.Tooltip("output_tokens:Q", title=say("chart.tokens_out"), format=","),
             ],
         )
     )
     marks = alt.Chart(pd.DataFrame({"at": [0.0, length]})).mark_rule(strokeDash=[4, 3], color=GREY)
     return alt.layer(chart, marks.encode(x="at:Q")).properties(height=_ROW * rows + 20)
+
+
+def _stage(name: str) -> str:
+    return say("stage.whole" if name == WHOLE else f"stage.{name}")

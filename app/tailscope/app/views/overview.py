@@ -2,87 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
+import numpy as np
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from tailscope.app import charts, empty, tables
-from tailscope.app.controls import Choice
-from tailscope.app.palette import TenantColours, shown
-from tailscope.app.source import Loaded, Source
-from tailscope.app.text import plain
+from tailscope.app import box, causes, charts, findings, heatmap, tables, verdicts
+from tailscope.app.box import Box
+from tailscope.app.context import REQUEST, Context
+from tailscope.app.export import download
+from tailscope.app.palette import shown
+from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.finding import Finding
 from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
-from tailscope.triage.report import METHOD
+from tailscope.triage.scope import Scope, measured
 from tailscope.triage.sentence import headline, slowness
-from tailscope.triage.stages import rows
-from tailscope.triage.verdict import Suspect
-from tailscope.triage.words import seconds
+from tailscope.triage.stages import floats, rows
+from tailscope.triage.words import percent, seconds
 
 _ICONS = ("speed", "layers")
+_JUST_BOXED = "just-boxed"
 
-Link = Callable[[str], None]
 
-
-def draw(
-    source: Source, loaded: Loaded, choice: Choice, colours: TenantColours, *, link: Link
-) -> None:
-    """Draw the page; ``link`` draws a link to the page of a request."""
-    scope = choice.scope(loaded)
-    finding = loaded.finding(scope)
-    if not finding.window.requests:
-        empty.no_match(bool(scope.window(loaded.frame).any()), source.span())
-        return
-    tenants = shown([load.name for load in finding.tenants])
+def draw(context: Context) -> None:
+    """Draw the page."""
+    finding, diagnosis, loaded = context.finding, context.diagnosis, context.loaded
     said = _sentence(finding)
-    _tiles(finding)
-    _over_time(loaded, finding, choice, colours, tenants)
-    diagnosis = loaded.diagnosis(scope)
+    _tiles(context, finding)
+    engines = _health(context, finding)
+    _over_time(context, finding)
     # What is seen at once comes first: the ledger takes seconds on millions of requests, and the
     # replay takes some more.
+    held, found = st.container(), st.empty()
     with loaded.lock:
-        _verdict(said, diagnosis)
-        suspects = diagnosis.suspects
-    tenants_table = _tables(finding)
-    _by_tenant(tenants_table, finding, suspects)
-    _slow(source, loaded, finding, colours, link)
+        _verdict(context, said, diagnosis)
+        _engine_tile(engines, diagnosis)
+        with held:
+            _causes(context, diagnosis, finding)
+        with found.container():
+            findings.draw(context, diagnosis)
+    place = _tables(context, finding)
+    with context.loaded.lock:
+        _by_tenant(place, finding, diagnosis)
+    _slow(context, finding)
     if not diagnosis.checked:
-        with loaded.lock, said.container():
-            with st.spinner("Checking by a replay ..."):
+        with loaded.lock:
+            with said.container(), st.spinner(say("overview.replaying")):
                 diagnosis.attribution  # noqa: B018 - to be computed
-            _verdict(said, diagnosis)
-            _by_tenant(tenants_table, finding, diagnosis.suspects)
+            _verdict(context, said, diagnosis)
+            with found.container():
+                findings.draw(context, diagnosis)
+            _by_tenant(place, finding, diagnosis)
 
 
-def _verdict(place: DeltaGenerator, diagnosis: Diagnosis) -> None:
+def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> None:
     with place.container():
-        if text := diagnosis.verdict:
-            st.markdown(f":material/group: {plain(text)}")
+        verdicts.show(diagnosis)
+        if diagnosis.cause is not None:
+            verdicts.runbook(context, diagnosis.cause.cause)
 
 
 def _sentence(finding: Finding) -> DeltaGenerator:
     """Draw what is known at once; return the place of the verdict."""
     with st.container(border=True):
-        st.markdown(f"### {plain(headline(finding))}")
+        st.markdown(f"### {plain(translated(headline(finding)))}")
         for icon, text in zip(_ICONS, slowness(finding), strict=False):
-            st.markdown(f":material/{icon}: {plain(text)}")
+            st.markdown(f":material/{icon}: {plain(translated(text))}")
         place = st.empty()
         for text in health(finding.gpus, finding.window.start_ns):
-            st.markdown(f":material/memory: {plain(text)}")
+            st.markdown(f":material/memory: {plain(translated(text))}")
         for note in notes(finding):
-            st.caption(f":material/info: {plain(note)}")
-        with st.popover("How was this computed", type="tertiary"):
-            for name, text in METHOD.items():
-                st.markdown(f"**{name.replace('_', ' ').capitalize()}**: {plain(text)}.")
+            st.caption(f":material/info: {plain(translated(note))}")
+        verdicts.method()
     return place
 
 
-def _tiles(finding: Finding) -> None:
+def _tiles(context: Context, finding: Finding) -> None:
     with st.grid(6, min_column_width=124, gap="small"):
         for label, values in (("total", finding.latency.total), ("TTFT", finding.latency.ttft)):
             for name in LEVELS:
@@ -91,7 +90,8 @@ def _tiles(finding: Finding) -> None:
 
 def _tile(label: str, values: Quantiles | None, name: str) -> None:
     if values is None:
-        st.metric(label, "unknown", border=True, height="stretch", help="No request tells it.")
+        text = say("overview.unknown")
+        st.metric(label, text, border=True, height="stretch", help=say("overview.untold"))
         return
     level = getattr(values, name)
     st.metric(
@@ -102,112 +102,263 @@ def _tile(label: str, values: Quantiles | None, name: str) -> None:
         delta_arrow="off",
         border=True,
         height="stretch",
-        help=f"Exact, over {values.count:,} requests. Below: 95 % interval.",
+        help=say("overview.exact", count=f"{values.count:,}"),
     )
 
 
-def _over_time(
-    loaded: Loaded, finding: Finding, choice: Choice, colours: TenantColours, tenants: list[str]
-) -> None:
+def _health(context: Context, finding: Finding) -> DeltaGenerator:
+    """Draw what is more than a percentile; return the place of the engine's tile."""
+    with st.grid(4, min_column_width=180, gap="small"):
+        _misses(context)
+        _queue(finding)
+        engines = st.empty()
+        _gpus(finding)
+    return engines
+
+
+def _misses(context: Context) -> None:
+    objective = context.choice.objective
+    label, text = say("overview.slo"), say("overview.slo_help")
+    if objective is None:
+        st.metric(label, say("overview.no_objective"), border=True, height="stretch", help=text)
+        return
+    late, known = context.loaded.once(
+        lambda: _late(context.loaded.frame, context.question.scope, objective),
+        "late",
+        context.question,
+    )
+    share = percent(late / known) if known else say("overview.unknown")
+    st.metric(
+        label,
+        share,
+        say("overview.late", count=f"{late:,}", objective=seconds(objective)),
+        delta_color="off",
+        delta_arrow="off",
+        border=True,
+        height="stretch",
+        help=text,
+    )
+
+
+def _late(frame: pd.DataFrame, scope: Scope, objective: float) -> tuple[int, int]:
+    """Requests that missed the objective, and all with a known time."""
+    total = floats(frame, "total_seconds")[scope.mine(frame) & measured(frame)]
+    return int((total > objective).sum()), int((~np.isnan(total)).sum())
+
+
+def _queue(finding: Finding) -> None:
+    held = finding.slow.by_stage
+    whole = sum(held.values())
+    known = "queue" in held and whole > 0
+    st.metric(
+        say("overview.queue"),
+        percent(held["queue"] / whole) if known else say("overview.unknown"),
+        border=True,
+        height="stretch",
+        help=say("overview.queue_help"),
+    )
+
+
+def _engine_tile(place: DeltaGenerator, diagnosis: Diagnosis) -> None:
+    worst = [one.residual.worst for one in diagnosis.best.studies if one.residual.found]
+    value = say("overview.engine_well")
+    if not diagnosis.best.studies:
+        value = say("overview.engine_none")
+    if worst:
+        value = say("overview.engine_slow", times=f"{max(worst):.1f}")
+    place.metric(
+        say("overview.engine"),
+        value,
+        border=True,
+        height="stretch",
+        help=say("overview.engine_help"),
+    )
+
+
+def _gpus(finding: Finding) -> None:
+    ill = [gpu for gpu in finding.gpus if gpu.faulty_seconds or gpu.lost_seconds or gpu.xids]
+    value = say("overview.gpu_none")
+    if finding.gpus:
+        value = say("overview.gpu_ill" if ill else "overview.gpu_well", count=len(ill))
+    st.metric(
+        say("overview.gpu"),
+        value,
+        border=True,
+        height="stretch",
+        help=say("overview.gpu_help"),
+    )
+
+
+def _over_time(context: Context, finding: Finding) -> None:
     left, right = st.columns([2, 1])
     with left, st.container(border=True, height="stretch"):
-        measure = st.segmented_control(
-            "Latency over time",
-            list(charts.MEASURES),
-            default="total_seconds",
-            required=True,
-            format_func=charts.MEASURES.__getitem__,
-            key="measure",
-        )
-        mine = rows(loaded.frame, choice.scope(loaded).mine(loaded.frame))
-        chart = charts.latency(mine, finding, measure or "total_seconds", colours, tenants)
-        if chart is None:
-            st.caption("No request tells this time.")
-        else:
-            st.altair_chart(
-                chart, alt="Latency of the requests over time, by tenant", key="latency"
-            )
-            st.caption("Rings: the slowest requests.")
+        _latency(context, finding)
     with right, st.container(border=True, height="stretch"):
-        st.markdown("Slow seconds by stage")
+        st.markdown(say("overview.by_stage"), help=say("term.excess"))
         bars = charts.slow_seconds(finding)
         if bars is None:
-            st.caption(
-                "No stage times are known." if finding.slow.requests else "No request is slow."
-            )
+            st.caption(say("overview.no_stages" if finding.slow.requests else "overview.no_slow"))
         else:
-            st.altair_chart(bars, alt="Slow seconds by stage", key="stages")
+            st.altair_chart(bars, alt=say("overview.by_stage"), key="stages")
 
 
-def _by_tenant(place: DeltaGenerator, finding: Finding, suspects: Sequence[Suspect]) -> None:
-    place.dataframe(
-        tables.known(tables.by_tenant(finding, suspects)),
-        column_config=tables.by_tenant_columns(),
-        hide_index=True,
-        placeholder="",
-        alt="Load and percentiles by tenant",
+def _latency(context: Context, finding: Finding) -> None:
+    with st.container(horizontal=True):
+        measure = (
+            st.segmented_control(
+                say("overview.measure"),
+                list(box.MEASURES),
+                default=box.MEASURES[0],
+                required=True,
+                format_func=lambda name: say(f"measure.{name}"),
+                key="measure",
+                label_visibility="collapsed",
+            )
+            or box.MEASURES[0]
+        )
+        view = st.segmented_control(
+            say("overview.view"),
+            ["heat", "marks"],
+            default="heat",
+            required=True,
+            format_func=lambda name: say(f"overview.{name}"),
+            key="view",
+            label_visibility="collapsed",
+        )
+    frame, scope = context.loaded.frame, context.question.scope
+    if view == "marks":
+        mine = rows(frame, scope.mine(frame))
+        names = shown([load.name for load in finding.tenants])
+        chart = charts.latency(mine, finding, measure, context.colours, names)
+        if chart is None:
+            st.caption(say("overview.no_measure"))
+            return
+        st.altair_chart(chart, alt=say("overview.latency_alt"), key="latency")
+        st.caption(say("overview.rings"))
+        return
+    bins = context.loaded.once(
+        lambda: heatmap.counted(frame, scope.mine(frame), measure), "heat", scope, measure
     )
-
-
-def _tables(finding: Finding) -> DeltaGenerator:
-    """Draw the tables; return the place of the one by tenant."""
-    st.subheader("By stage")
-    st.dataframe(
-        tables.known(tables.by_stage(finding)),
-        column_config=tables.by_stage_columns(),
-        hide_index=True,
-        placeholder="",
-        alt="Percentiles by stage",
+    if bins.empty:
+        st.caption(say("overview.no_measure"))
+        return
+    key = f"heat-{measure}"
+    st.altair_chart(
+        heatmap.draw(bins, measure),
+        alt=say("overview.heat_alt"),
+        key=key,
+        on_select=lambda: _boxed(key, measure),
     )
-    st.subheader("By tenant")
-    place = st.empty()
-    if finding.gpus:
-        st.subheader("By GPU")
+    if st.session_state.pop(_JUST_BOXED, False):
+        st.rerun()  # the selection stands among the controls, outside of what refreshes itself
+    st.caption(say("overview.box_it"))
+    if context.choice.box is not None:
+        context.link("slow", say("overview.boxed"), ":material/select_all:")
+
+
+def _boxed(key: str, measure: str) -> None:
+    found = heatmap.boxed(st.session_state[key], measure)
+    if found is not None:
+        st.session_state[Box.PARAMETER] = str(found)
+        st.session_state[_JUST_BOXED] = True
+
+
+def _causes(context: Context, diagnosis: Diagnosis, finding: Finding) -> None:
+    window = finding.window.start_ns, finding.window.end_ns
+    data = context.loaded.once(
+        lambda: causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns, window),
+        "causes",
+        context.question,
+    )
+    chart = causes.draw(data)
+    if chart is None:
+        return
+    with st.container(border=True):
+        st.markdown(say("overview.causes"), help=say("overview.causes_help"))
+        st.altair_chart(chart, alt=say("overview.causes"), key="causes")
+
+
+def _by_tenant(place: DeltaGenerator, finding: Finding, diagnosis: Diagnosis) -> None:
+    table = tables.known(tables.by_tenant(finding, diagnosis.suspects))
+    with place.container():
         st.dataframe(
-            tables.known(tables.by_gpu(finding)),
-            column_config=tables.by_gpu_columns(),
+            table,
+            column_config=tables.by_tenant_columns(),
             hide_index=True,
             placeholder="",
-            alt="Activity and troubles by GPU",
+            alt=say("overview.tenants"),
         )
+        if diagnosis.checked:  # its button may be drawn once only
+            download("tenants", table, table["requests"])
+
+
+def _tables(context: Context, finding: Finding) -> DeltaGenerator:
+    """Draw the tables; return the place of the one by tenant."""
+    names = [say("overview.stages"), say("overview.tenants")]
+    if finding.gpus:
+        names.append(say("overview.gpus"))
+    tabs = st.tabs(names)
+    by_stage = tables.known(tables.by_stage(finding))
+    with tabs[0]:
+        st.dataframe(
+            by_stage,
+            column_config=tables.by_stage_columns(),
+            hide_index=True,
+            placeholder="",
+            alt=names[0],
+        )
+        download("stages", by_stage, by_stage["requests"])
+    with tabs[1]:
+        place = st.empty()
+    if finding.gpus:
+        with tabs[2]:
+            st.dataframe(
+                tables.known(tables.by_gpu(finding)),
+                column_config=tables.by_gpu_columns(),
+                hide_index=True,
+                placeholder="",
+                alt=names[2],
+            )
     return place
 
 
-def _slow(
-    source: Source, loaded: Loaded, finding: Finding, colours: TenantColours, link: Link
-) -> None:
-    st.subheader("Slow requests")
+def _slow(context: Context, finding: Finding) -> None:
+    st.subheader(say("overview.slow"))
     keys = [item.key for item in finding.slow.slowest]
-    chosen = st.query_params.get(request.PARAMETER)
+    chosen = st.query_params.get(REQUEST)
     if not keys:
-        st.caption("None in this window.")
+        st.caption(say("overview.none_slow"))
     else:
-        st.caption("Choose a row to see what ran beside it.")
-        # The rows are part of the widget's identity: a choice never slips to another request.
-        key = f"slow-{hash(tuple(keys))}"
-        st.dataframe(
-            tables.known(tables.slow_requests(finding)),
-            column_config=tables.slow_requests_columns(finding),
-            hide_index=True,
-            placeholder="",
-            height=min(38 + 35 * len(keys), 388),
-            key=key,
-            on_select=lambda: _choose(key, keys),
-            selection_mode="single-row",
-            selection_default={
-                "selection": {"rows": [keys.index(chosen)] if chosen in keys else []}
-            },
-            alt="Slow requests, the worst first",
-        )
+        st.caption(say("overview.choose"))
+        slow_table(finding, keys, chosen)
     if chosen or keys:
-        shown_key = request.timeline(source, loaded, chosen or keys[0], colours)
+        shown_key = request.timeline(context, chosen or keys[0])
         if shown_key is not None:
-            link(shown_key)
+            label, icon = say("overview.open"), ":material/open_in_new:"
+            context.link("request", label, icon, **{REQUEST: shown_key})
+
+
+def slow_table(finding: Finding, keys: list[str], chosen: str | None) -> None:
+    """Draw the slow requests; a chosen row goes into the address."""
+    # The rows are part of the widget's identity: a choice never slips to another request.
+    key = f"slow-{hash(tuple(keys))}"
+    st.dataframe(
+        tables.known(tables.slow_requests(finding)),
+        column_config=tables.slow_requests_columns(finding),
+        hide_index=True,
+        placeholder="",
+        height=min(38 + 35 * len(keys), 388),
+        key=key,
+        on_select=lambda: _choose(key, keys),
+        selection_mode="single-row",
+        selection_default={"selection": {"rows": [keys.index(chosen)] if chosen in keys else []}},
+        alt=say("overview.slow_alt"),
+    )
 
 
 def _choose(key: str, keys: list[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
-        st.query_params[request.PARAMETER] = keys[rows[0]]
+        st.query_params[REQUEST] = keys[rows[0]]
     else:
-        st.query_params.pop(request.PARAMETER, None)
+        st.query_params.pop(REQUEST, None)

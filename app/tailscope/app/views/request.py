@@ -5,62 +5,63 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from tailscope.app import strips, tables
+from tailscope.app import account, strips, tables
 from tailscope.app import timeline as drawing
-from tailscope.app.palette import TenantColours, shown
-from tailscope.app.source import Loaded, Source
-from tailscope.app.text import plain
+from tailscope.app.context import REQUEST, Context
+from tailscope.app.palette import shown
+from tailscope.app.source import Loaded
+from tailscope.app.text import plain, say, translated
 from tailscope.triage.coincidence import beside as compared
 from tailscope.triage.gpusentence import during
 from tailscope.triage.identity import keys
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.sentence import beside, stages
 from tailscope.triage.stages import floats
-from tailscope.triage.words import moment, plural
+from tailscope.triage.words import moment
 
-PARAMETER = "request"
-"""Name of the request in the address of a page."""
+_KEPT = "request-kept"
 
 
-def draw(source: Source, loaded: Loaded, colours: TenantColours) -> None:
+def draw(context: Context) -> None:
     """Draw the page of one request."""
+    # Whoever comes from another page without an id gets the request that was looked at last.
+    if REQUEST not in st.session_state and REQUEST not in st.query_params:
+        st.session_state[REQUEST] = st.session_state.get(_KEPT, "")
     text = st.text_input(
-        "Request",
-        key=PARAMETER,
+        say("request.title"),
+        key=REQUEST,
         bind="query-params",
-        placeholder="key, span id, trace id or request id",
-        help="A span, trace or request id is looked for in the time window; a key from a link is "
-        "found wherever it is.",
+        placeholder=say("request.placeholder"),
+        help=say("request.id_help"),
     )
     if not text:
-        st.caption("Enter an id, or choose a slow request on the overview.")
+        st.caption(say("request.enter"))
         return
-    timeline(source, loaded, text.strip(), colours)
+    timeline(context, text.strip())
 
 
-def timeline(source: Source, loaded: Loaded, text: str, colours: TenantColours) -> str | None:
-    """Draw a request beside its neighbours.
+def timeline(context: Context, text: str) -> str | None:
+    """Draw a request beside its neighbours, and its ledger.
 
     Returns:
         Its key; None if it was not found.
     """
-    around = source.around(text, loaded)
+    around = context.source.around(text, context.loaded)
     if around is None:
-        st.info(
-            f"No request {plain(text)} in this time window. Choose a longer one, or the request "
-            "may have left the store.",
-            icon=":material/search_off:",
-        )
+        st.info(say("request.unknown", text=plain(text)), icon=":material/search_off:")
         return None
     row = around.request.iloc[0]
-    name = _text(row, "request_id") or _text(row, "span_id") or "without an id"
-    st.subheader(f"Request {plain(name)}")
+    key = str(keys(around.request).iloc[0])
+    st.session_state[_KEPT] = key
+    name = _text(row, "request_id") or _text(row, "span_id") or say("chart.no_id")
+    st.subheader(say("request.name", name=plain(name)))
     st.markdown(" · ".join(_facts(row)))
-    st.markdown(plain(" ".join(filter(None, [stages(around), beside(around)]))))
-    for text in _troubles(around, loaded):
-        st.markdown(f":material/memory: {plain(text)}")
-    _draw(source, around, colours)
-    return str(keys(around.request).iloc[0])
+    st.markdown(plain(" ".join(translated(one) for one in (stages(around), beside(around)) if one)))
+    for trouble in _troubles(around, context.loaded):
+        st.markdown(f":material/memory: {plain(translated(trouble))}")
+    _draw(context, around)
+    account.draw(context, key)
+    return key
 
 
 def _troubles(around: Neighbourhood, loaded: Loaded) -> tuple[str, ...]:
@@ -70,12 +71,12 @@ def _troubles(around: Neighbourhood, loaded: Loaded) -> tuple[str, ...]:
 
 def _facts(row: pd.Series) -> list[str]:
     found = [
-        f"tenant **{plain(_text(row, 'tenant') or 'unknown')}**",
-        f"arrived {moment(int(row['arrived_ns']))}",
+        say("request.tenant", name=plain(_text(row, "tenant") or "unknown")),
+        say("request.arrived", at=moment(int(row["arrived_ns"]))),
     ]
-    for name, text in (("input_tokens", "tokens in"), ("output_tokens", "tokens out")):
+    for name in ("input_tokens", "output_tokens"):
         if not pd.isna(row[name]):
-            found.append(f"{int(row[name]):,} {text}")
+            found.append(say(f"request.{name}", count=f"{int(row[name]):,}"))
     for name in ("model", "server", "outcome"):
         if value := _text(row, name):
             found.append(plain(value))
@@ -86,63 +87,54 @@ def _text(row: pd.Series, name: str) -> str:
     return "" if pd.isna(row[name]) else str(row[name])
 
 
-def _draw(source: Source, around: Neighbourhood, colours: TenantColours) -> None:
+def _draw(context: Context, around: Neighbourhood) -> None:
     own = _text(around.request.iloc[0], "tenant")
     others = [name for name in held_by_tenant(around)["tenant"] if name != own]
     tenants = shown([own, *others] if own else others)
     data = drawing.bars(around, tenants)
     if data.empty:
-        st.caption("It has no times, so it cannot be drawn.")
+        st.caption(say("request.no_times"))
         return
-    st.altair_chart(
-        drawing.gantt(data, colours), alt="The request and those beside it over time", key="gantt"
-    )
+    st.altair_chart(drawing.gantt(data, context.colours), alt=say("request.gantt"), key="gantt")
     count, drawn = len(around.others), min(len(around.others), drawing.MAX_ROWS)
     st.caption(
-        f"Top: this request; dashes: its arrival and its end. Below: {plural(drawn, 'request')} of "
-        f"the {count:,} that overlapped it, longest in the batch first."
+        say("request.drawn", drawn=f"{drawn:,}", count=f"{count:,}")
         if count
-        else "Nothing ran beside it on this server, as far as the records tell."
+        else say("request.alone")
     )
-    _hardware(source, around, drawing.extent(data))
+    _hardware(context, around, drawing.extent(data))
     if count:
         _beside(around)
 
 
-def _hardware(source: Source, around: Neighbourhood, length: float) -> None:
+def _hardware(context: Context, around: Neighbourhood, length: float) -> None:
     """What GPUs and engine did meanwhile, as far as the store has samples."""
     row = around.request.iloc[0]
     origin = int(row["arrived_ns"])
-    samples = source.samples(strips.METRICS, *strips.span(origin, length))
+    samples = context.source.samples(strips.METRICS, *strips.span(origin, length))
     for strip in strips.STRIPS:
         server = "" if strip is strips.GPU else _text(row, "server")
         points = strips.lines(samples, strip, origin, length, server)
         if not points.empty:
             st.altair_chart(
                 strips.draw(points, strip, length),
-                alt=f"{strip.title} while the request ran",
-                key=f"strip-{strip.title}",
+                alt=say("request.strip", what=strip.title),
+                key=f"strip-{strip.key}",
             )
         if strip is strips.GPU:
-            st.caption(_gpu_note(points))
+            origins = sorted(samples["origin"].unique()) if len(samples) else []
+            st.caption(_gpu_note(points, origins))
 
 
-def _gpu_note(points: pd.DataFrame) -> str:
+def _gpu_note(points: pd.DataFrame, origins: list[str]) -> str:
     if points.empty:
-        return (
-            "No GPU activity is stored for this time. An exporter on the machine of the GPUs "
-            "stores it: `tailscope exporter --gpu auto`, on Hopper and newer; on others add a "
-            "dcgm-exporter with its profiling fields, `--dcgm-url http://127.0.0.1:9400/metrics`."
-        )
+        return say("request.no_gpu")
     told = set(points["what"])
     lacking = [name for name in strips.GPU.series.values() if name not in told]
     which = ", ".join(sorted(points["whose"].unique()))
-    note = (
-        f"{which}: share of cycles, mean since the sample before. SM: a multiprocessor had work; "
-        "DRAM: memory moved data, about 80 % is the most. Which GPU served the request is not "
-        "recorded."
-    )
-    return note + "".join(f" No {name} activity is stored for this time." for name in lacking)
+    note = say("request.gpu_note", which=which)
+    note += "".join(f" {say('request.no_activity', name=name)}" for name in lacking)
+    return " ".join([note, *(say(f"request.of_{origin}") for origin in origins)])
 
 
 def _beside(around: Neighbourhood) -> None:
@@ -150,6 +142,6 @@ def _beside(around: Neighbourhood) -> None:
         tables.known(tables.beside(around)),
         column_config=tables.beside_columns(),
         hide_index=True,
-        placeholder="unknown",
-        alt="Who held the batch beside this request",
+        placeholder=say("overview.unknown"),
+        alt=say("request.beside"),
     )

@@ -1,0 +1,65 @@
+"""What a page is drawn from, and how it links to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from tailscope.app.controls import Choice
+from tailscope.app.palette import TenantColours
+from tailscope.app.settings import Settings
+from tailscope.app.source import Loaded, Question, Source
+from tailscope.triage.diagnosis import Diagnosis
+from tailscope.triage.finding import Finding
+
+REQUEST = "request"
+"""Name of the request in the address of a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a page is drawn from.
+
+    Attributes:
+        settings: Settings of the app.
+        source: The stores.
+        loaded: Requests of the window.
+        choice: What the user looks at.
+        colours: Colours of the tenants.
+        pages: The pages by the key of their texts.
+    """
+
+    settings: Settings
+    source: Source
+    loaded: Loaded
+    choice: Choice
+    colours: TenantColours
+    pages: Mapping[str, StreamlitPage]
+
+    @property
+    def question(self) -> Question:
+        """What is asked of the window."""
+        return self.choice.question(self.loaded)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The answer; read its parts under ``loaded.lock``."""
+        return self.loaded.diagnosis(self.question)
+
+    @property
+    def finding(self) -> Finding:
+        """The first part of the answer."""
+        return self.loaded.finding(self.question)
+
+    def link(self, page: str, label: str, icon: str, **changes: str) -> None:
+        """Draw a link to a page, with what is looked at now and some of it changed."""
+        address = {name: st.query_params.get_all(name) for name in st.query_params}
+        st.page_link(
+            self.pages[page],
+            label=label,
+            icon=icon,
+            query_params={**address, **{name: [value] for name, value in changes.items()}},
+        )

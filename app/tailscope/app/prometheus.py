@@ -1,0 +1,145 @@
+"""Series from a server with Prometheus' HTTP interface: Prometheus, Thanos, Mimir, VictoriaMetrics.
+
+Where the store has no samples of a time, the same metrics are asked for here. A server that fails
+or is slow is not asked again for a while, and its pages say so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import pandas as pd
+import urllib3
+
+TIMEOUT = 4.0
+"""Seconds that an answer may take."""
+
+SILENCE = 20.0
+"""Seconds after a failure in which the server is not asked again."""
+
+MOST_POINTS = 1_000
+"""Points of one series in one answer."""
+
+MOST_BYTES = 32 * 1024 * 1024
+"""A longer answer is refused."""
+
+
+class Prometheus:
+    """Series of one server. Safe to share between threads.
+
+    Args:
+        url: Address of the server, with the path before ``/api/v1`` if there is one.
+        headers: HTTP headers, for example ``Authorization``.
+        clock: Monotonic clock, seconds.
+        timeout: Seconds that an answer may take.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._headers = {"Accept": "application/json", **(headers or {})}
+        self._pool = urllib3.PoolManager(retries=False, maxsize=2)
+        self._clock = clock
+        self._timeout = timeout
+        self._failed: tuple[float, str] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong when it was last asked; empty if nothing did."""
+        with self._lock:
+            return "" if self._failed is None else self._failed[1]
+
+    def samples(self, metrics: Iterable[str], start_ns: int, end_ns: int) -> pd.DataFrame:
+        """Samples of metrics in a time, as the store's reader returns them.
+
+        Returns:
+            Columns ``time_ns``, ``metric``, ``value`` and one for each label; nothing where the
+            server fails, which ``trouble`` then tells.
+        """
+        names = list(metrics)
+        with self._lock:
+            silent = self._failed is not None and self._clock() - self._failed[0] < SILENCE
+        if silent or not names or end_ns <= start_ns:
+            return _frame([])
+        try:
+            found = self._range(names, start_ns / 1e9, end_ns / 1e9)
+        except (urllib3.exceptions.HTTPError, _Refused) as error:
+            with self._lock:
+                self._failed = self._clock(), _words(error, self._timeout)
+            return _frame([])
+        with self._lock:
+            self._failed = None
+        return _frame(found)
+
+    def _range(self, names: list[str], start: float, end: float) -> list[dict[str, object]]:
+        step = max(1.0, (end - start) / MOST_POINTS)
+        fields = {
+            "query": f'{{__name__=~"{"|".join(map(re.escape, names))}"}}',
+            "start": f"{start:.3f}",
+            "end": f"{end:.3f}",
+            "step": f"{step:.3f}",
+        }
+        answer = self._pool.request(
+            "GET",
+            f"{self.url}/api/v1/query_range",
+            fields=fields,
+            headers=self._headers,
+            timeout=urllib3.Timeout(total=self._timeout),
+            redirect=False,
+            preload_content=False,
+        )
+        try:
+            body = answer.read(MOST_BYTES + 1, decode_content=True)
+        finally:
+            answer.release_conn()
+        if answer.status != 200:
+            raise _Refused(f"it answers {answer.status}")
+        if len(body) > MOST_BYTES:
+            raise _Refused(f"its answer is longer than {MOST_BYTES // 2**20} MiB")
+        return _rows(body)
+
+
+class _Refused(Exception):
+    """The server answered, and not with series."""
+
+
+def _rows(body: bytes) -> list[dict[str, object]]:
+    try:
+        result = json.loads(body)["data"]["result"]
+        return [
+            {
+                "time_ns": int(float(at) * 1e9),
+                "metric": series["metric"]["__name__"],
+                "value": float(value),
+                **{name: text for name, text in series["metric"].items() if name != "__name__"},
+            }
+            for series in result
+            for at, value in series["values"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _Refused("its answer is none of Prometheus' HTTP interface") from None
+
+
+def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
+    columns = [] if rows else ["time_ns", "metric", "value"]
+    found = pd.DataFrame(rows, columns=columns or None)
+    return found.sort_values("time_ns", kind="stable", ignore_index=True)
+
+
+def _words(error: Exception, timeout: float) -> str:
+    if isinstance(error, _Refused):
+        return str(error)
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return f"it did not answer within {timeout:g} s"
+    return f"it cannot be reached ({type(error).__name__})"

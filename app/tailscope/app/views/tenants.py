@@ -1,0 +1,125 @@
+"""Tenants: who slowed whom, what each one's absence would have saved, and when its load changed."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from tailscope.app import blame, findings, verdicts
+from tailscope.app.context import Context
+from tailscope.app.empty import missing
+from tailscope.app.export import download, download_json, rare
+from tailscope.app.text import plain, say
+from tailscope.records.record import UNKNOWN_TENANT
+from tailscope.triage.diagnosis import Diagnosis, Matrix
+from tailscope.triage.report import report
+from tailscope.triage.stages import rows
+from tailscope.triage.verdict import Suspect
+from tailscope.triage.words import clock
+
+
+def draw(context: Context) -> None:
+    """Draw the page."""
+    finding = context.finding
+    names = [load.name for load in finding.tenants]
+    if set(names) <= {UNKNOWN_TENANT}:
+        missing("tenants.unknown", "tailscope exporter ... --requests gateway.jsonl")
+        return
+    with context.loaded.lock:
+        diagnosis = context.diagnosis
+        if not diagnosis.checked:
+            with st.spinner(say("overview.replaying")):
+                diagnosis.attribution  # noqa: B018 - to be computed
+        with st.container(border=True):
+            verdicts.show(diagnosis)
+            if not diagnosis.verdict:
+                st.markdown(say("overview.none_slow"))
+            verdicts.method("ledger", "removal", "lift", "accused", "grade")
+        _removal(context, diagnosis)
+        for one in diagnosis.matrices:
+            _matrix(one, {load.name: load.requests for load in finding.tenants})
+        _loads(context, diagnosis, names)
+        findings_of(context, diagnosis)
+        _export(context, diagnosis)
+
+
+def _removal(context: Context, diagnosis: Diagnosis) -> None:
+    data = blame.estimates(diagnosis.quick.suspects, diagnosis.best.suspects)
+    st.subheader(say("tenants.removal"), help=say("term.removal"))
+    if data.empty:
+        st.caption(say("overview.none_slow"))
+        return
+    chart = blame.removal(data, context.colours)
+    st.altair_chart(chart, alt=say("tenants.removal"), key="removal")
+    st.caption(say("tenants.removal_note"))
+
+
+def _matrix(one: Matrix, requests: dict[str, int]) -> None:
+    st.subheader(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
+    data = blame.cells(one)
+    st.altair_chart(blame.matrix(data), alt=say("tenants.matrix_alt"), key=f"matrix-{one.server}")
+    st.caption(say("tenants.matrix_note"))
+    known = data[data["worker"].isin(requests) | data["worker"].eq("")]
+    fewest = [
+        min(requests.get(victim, 0), requests.get(worker, requests.get(victim, 0)))
+        for victim, worker in zip(known["victim"], known["worker"], strict=True)
+    ]
+    download(f"matrix-{one.server}", known, fewest)
+
+
+def _loads(context: Context, diagnosis: Diagnosis, names: list[str]) -> None:
+    st.subheader(say("tenants.loads"), help=say("term.lift"))
+    frame, scope = diagnosis.frame, context.question.scope
+    data = context.loaded.once(
+        lambda: blame.loads(rows(frame, scope.window(frame)), names), "loads", scope
+    )
+    if data.empty:
+        st.caption(say("tenants.no_tokens"))
+        return
+    first = next((one for one in diagnosis.suspects if one.change is not None), None)
+    origin = diagnosis.reckoning.origin_ns
+    stretch = None
+    if first is not None and first.change is not None:
+        begin, end = first.change.begin, first.change.end
+        stretch = (origin + int(begin * 1e9), origin + int(end * 1e9))
+    chart = blame.load_lines(data, context.colours, stretch)
+    st.altair_chart(chart, alt=say("tenants.loads"), key="loads")
+    if first is not None and stretch is not None:
+        st.caption(_stretch(first, stretch))
+
+
+def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
+    others = "" if one.change is None else f"{one.change.others:.1f}"
+    return say(
+        "tenants.stretch",
+        name=plain(one.name),
+        begin=clock(stretch[0]),
+        end=clock(stretch[1]),
+        lift=f"{one.lift or 0:.1f}",
+        others=others,
+    )
+
+
+def findings_of(context: Context, diagnosis: Diagnosis) -> None:
+    """Draw all suspects with what speaks for and against each."""
+    st.subheader(say("findings.title"), help=say("findings.help"))
+    if not diagnosis.suspects:
+        st.caption(say("findings.none"))
+        return
+    st.dataframe(
+        findings.table(diagnosis.suspects),
+        column_config=findings.columns(),
+        hide_index=True,
+        placeholder="",
+        alt=say("findings.title"),
+    )
+
+
+def _export(context: Context, diagnosis: Diagnosis) -> None:
+    if not st.toggle(say("export.prepare"), key="report", help=say("export.prepare_help")):
+        return
+    with st.spinner(say("export.preparing")):
+        shape = report(diagnosis)
+    # Single requests are nobody's aggregates.
+    shape["slow"] = {name: value for name, value in shape["slow"].items() if name != "slowest"}
+    few = rare([(load.name, load.requests) for load in context.finding.tenants])
+    download_json("report", shape, few)
