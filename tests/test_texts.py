@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from tailscope.app import text
+from tailscope.triage import cohort, company
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.quality import notes
 from tailscope.triage.sentence import headline, slowness
@@ -119,6 +120,11 @@ def test_every_text_that_is_asked_for_is_there_and_every_one_is_asked_for() -> N
         key for key in catalogue - asked - pages if not any(key.startswith(one) for one in begun)
     }
     assert unused == set()
+
+
+def test_every_dimension_of_the_triage_has_a_name() -> None:
+    for dimension in (*cohort.TEXTS, *cohort.NUMBERS, *company.DIMENSIONS):
+        assert f"dimension.{dimension}" in text.catalogue()
 
 
 def test_both_languages_have_the_same_slots() -> None:

@@ -23,7 +23,7 @@ from tailscope.app.source import Question, Source
 from tailscope.records.schema import REQUESTS
 from tailscope.triage.identity import keys
 from tailscope.triage.scope import Scope
-from tests.bench_triage import records
+from tests.bench.triage import records
 
 SIZES = (10_000, 100_000, 1_000_000)
 PAGES = ("overview", "slow", "tenants", "comparison", "health", "request")

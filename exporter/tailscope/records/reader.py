@@ -121,7 +121,9 @@ class Reader:
     def span(self) -> tuple[int, int] | None:
         """Return the arrival of the oldest and of the newest request; None if there is none."""
         tables = self._sources("requests", "arrived_ns", 0, MAX_NS, {"arrived_ns"})
-        bounds = pc.min_max(pa.concat_tables(tables)["arrived_ns"]).as_py()
+        # The journal's tail has all columns.
+        arrived = pa.concat_tables([table.select(["arrived_ns"]) for table in tables])
+        bounds = pc.min_max(arrived["arrived_ns"]).as_py()
         return None if bounds["min"] is None else (bounds["min"], bounds["max"])
 
     def _sources(

@@ -233,11 +233,68 @@ RETRIES: Final = Row(
     ),
 )
 
+GATEWAY: Final = Row(
+    500,
+    "Gateway in front of the engines",
+    (
+        timeseries(
+            501,
+            "Requests at the gateway",
+            "What the gateway has taken, and what it holds back in a queue of its own. Held back "
+            "while the engines' queues are short: its limits are too tight, or it sees too few "
+            "servers.",
+            Unit.COUNT,
+            Series("in flight at {{server}}", NOW.gauge("gateway_requests_in_flight", _SERVER)),
+            Series("held back by {{server}}", NOW.gauge("gateway_requests_waiting", _SERVER)),
+            Series("servers of {{server}}", NOW.gauge("gateway_endpoints_ready", _SERVER)),
+        ),
+        timeseries(
+            502,
+            "Time in the gateway (mean)",
+            "In its queue, in its own work, and waiting for the server. A mean is exact, however "
+            "wide the gateway's buckets. Its own work above some milliseconds: give it more cores.",
+            Unit.SECONDS,
+            Series("queue of {{server}}", NOW.mean("gateway_queue_seconds", _SERVER)),
+            Series("own work of {{server}}", NOW.mean("gateway_overhead_seconds", _SERVER)),
+            Series("servers of {{server}}", NOW.mean("gateway_upstream_seconds", _SERVER)),
+        ),
+        timeseries(
+            503,
+            "Answers of the gateway by status",
+            "429 and 503 are requests that it refused. Many of them mean that clients do not back "
+            "off, or that a tenant's limit is too low.",
+            Unit.REQUESTS_PER_SECOND,
+            Series("{{code}}", NOW.rate("gateway_responses_total", ("code",))),
+            stacked=True,
+        ),
+        timeseries(
+            504,
+            "Errors of the gateway by reason",
+            "Requests that it could not serve, in its own words. Compare with the engines' errors: "
+            "what is only here never reached an engine.",
+            Unit.REQUESTS_PER_SECOND,
+            Series("{{reason}}", NOW.rate("gateway_request_errors_total", ("reason",))),
+            stacked=True,
+            width=12,
+        ),
+        timeseries(
+            505,
+            "Requests that left the gateway's queue",
+            "What became of what was held back. Evicted or timed-out ones waited for nothing: let "
+            "the gateway refuse them at once.",
+            Unit.REQUESTS_PER_SECOND,
+            Series("{{outcome}}", NOW.rate("gateway_queue_outcomes_total", ("outcome",))),
+            stacked=True,
+            width=12,
+        ),
+    ),
+)
+
 BOARD = Board(
     uid="tailscope-queue",
     title="Tailscope / 2 Queue, admission, retries",
     description="When the queue holds the time: what waits, why it is not admitted, and whether "
     "retries feed the queue that causes them.",
-    rows=(LOAD, WAIT, ADMISSION, RETRIES),
+    rows=(LOAD, WAIT, ADMISSION, RETRIES, GATEWAY),
     variables=(TOTAL_SLO,),
 )
