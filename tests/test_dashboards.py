@@ -9,15 +9,19 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from grafanalib import core
 
+from tailscope.app.controls import BETWEEN
+from tailscope.app.timespan import instant
 from tailscope.catalogue import METRICS
 from tailscope.catalogue.promql import ALERTS
 from tailscope.cli import main
 from tailscope.dashboards.boards import boards
 from tailscope.dashboards.grid import pack
+from tailscope.dashboards.links import APP
 from tailscope.dashboards.panels import timeseries
 from tailscope.dashboards.query import NOW, Series
 from tailscope.dashboards.style import SCHEMA_VERSION, TAG, Unit
@@ -374,3 +378,12 @@ def test_grafanalib_still_needs_the_mending() -> None:
 )  # fmt: skip
 def test_the_rules_find_the_usual_mistakes(expr: str, fault: str) -> None:
     assert any(fault in found for found in faults(expr)), faults(expr)
+
+
+def test_a_point_leads_to_the_triage_app_at_the_time_of_the_board() -> None:
+    asked_for = parse_qs(urlsplit(APP["url"]).query)
+    assert asked_for["window"] == [BETWEEN]
+    assert asked_for["from"] == ["${__from:date:iso}"]
+    assert asked_for["to"] == ["${__to:date:iso}"]
+    # What Grafana writes there.
+    assert instant("2026-11-30T02:10:00.500Z") == 1_796_004_600_500_000_000

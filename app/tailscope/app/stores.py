@@ -68,8 +68,7 @@ class Stores(Reader):
         Raises:
             ReaderError: If a store cannot be read.
         """
-        frame = self.requests(start_ns, end_ns)
-        return frame[[name for name in COLUMNS if name in frame]]
+        return self.requests(start_ns, end_ns, COLUMNS)
 
     def _sources(self, *question: Any, **more: Any) -> list[pa.Table]:
         return [table for store in self._stores for table in store._sources(*question, **more)]

@@ -22,7 +22,10 @@ AROUND: Final = _link(
 )
 """The clicked moment becomes the left edge of the time range: what board 7 takes for the change."""
 
-APP: Final = _link("Requests in the triage app", "${triage}/", elsewhere=True)
+_SHOWN: Final = "window=between&from=${__from:date:iso}&to=${__to:date:iso}"
+"""The time range of the board, as the triage app takes it."""
+
+APP: Final = _link("Requests in the triage app", f"${{triage}}/?{_SHOWN}", elsewhere=True)
 
 
 def tenant(value: str) -> tuple[Link, Link]:
@@ -37,7 +40,7 @@ def tenant(value: str) -> tuple[Link, Link]:
         ),
         _link(
             "Its requests in the triage app",
-            f"${{triage}}/?tenant={value}",
+            f"${{triage}}/?tenant={value}&{_SHOWN}",
             elsewhere=True,
         ),
     )
