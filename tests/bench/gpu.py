@@ -70,7 +70,7 @@ def nvitop(folder: Path) -> Path:
 def ours(port: int) -> list[str]:
     """Return the command of ours: the GPUs alone, and no store."""
     command = [sys.executable, "-m", "tailscope.cli", "exporter", "--gpu", "nvml"]
-    command += ["--engine", "http://127.0.0.1:1", "--listen", f"127.0.0.1:{port}"]
+    command += ["--engine", "off", "--listen", f"127.0.0.1:{port}"]
     return [*command, "--otlp-grpc", "off", "--otlp-http", "off"]
 
 
