@@ -39,6 +39,17 @@ if ! command -v cc >/dev/null; then
   fi
 fi
 
+if ! command -v openssl >/dev/null; then
+  if [ "$(id -u)" = 0 ]; then
+    echo "Installing openssl for the certificates of the tests."
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openssl >/dev/null
+  else
+    echo "openssl is missing and you are not root: the test of TLS will be skipped."
+    echo "To run it: sudo apt-get install openssl"
+  fi
+fi
+
 if ! command -v chromium >/dev/null; then
   if [ "$(id -u)" = 0 ]; then
     echo "Installing Debian's Chromium for the browser tests: 100 MB."

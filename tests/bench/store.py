@@ -27,6 +27,7 @@ from tailscope.records.record import RequestRecord
 from tailscope.records.schema import request_batch
 from tailscope.records.store import Store
 from tests.bench.load import SPANS, message
+from tests.process import until
 
 _MESSAGES = 60
 _RECORDS = 1_000_000
@@ -136,8 +137,8 @@ def _open(folder: Path) -> Iterator[str]:
 def _sealed(store: Store, folder: Path) -> None:
     store.close()
     store = Store(folder)
-    while any(path.suffix == ".journal" for path in (folder / "requests").iterdir()):
-        time.sleep(0.1)
+    requests = folder / "requests"
+    until(lambda: not any(p.suffix == ".journal" for p in requests.iterdir()), "sealed", 600)
     store.close()
 
 

@@ -90,10 +90,6 @@ UTILISATION: Final[Limits] = ((0.7, Colour.ORANGE), (0.8, Colour.RED))
 FAILURES: Final[Limits] = ((0.01, Colour.ORANGE), (0.05, Colour.RED))
 SLOWER: Final[Limits] = ((1.2, Colour.ORANGE), (2, Colour.RED))
 """Times after over before: a fifth more is felt, twice is another service."""
-HEADROOM: Final[Limits] = ((0, Colour.RED), (0.2, Colour.ORANGE), (0.3, Colour.GREEN))
-"""Of what is left, so the other way round than ``UTILISATION``."""
-BURN: Final[Limits] = ((1, Colour.ORANGE), (6, Colour.RED))
-"""Speed at which an error budget is used: at 1 it lasts exactly as long as it should."""
 ANY: Final[Limits] = ((1, Colour.RED),)
 """For counts of what should not be there at all."""
 
