@@ -369,18 +369,20 @@ def test_every_row_is_seen_once_at_any_moment_of_sealing(tmp_path: Path) -> None
             store.submit([engine(kept[0])]).result(10)
             kept[0] += 1
 
+    def is_sealed_after_another_look() -> bool:
+        at_least = kept[0]
+        arrived = (reader.requests()["arrived_ns"] - NOW_NS).tolist()
+        assert arrived == list(range(len(arrived)))
+        assert len(arrived) >= at_least
+        return len(listing(tmp_path / "requests")[0]) > 1
+
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(10):
-            at_least = kept[0]
-            arrived = (reader.requests()["arrived_ns"] - NOW_NS).tolist()
-            assert arrived == list(range(len(arrived)))
-            assert len(arrived) >= at_least
+        assert until(is_sealed_after_another_look)
     finally:
         enough.set()
         writer.join()
-    assert until(lambda: len(listing(tmp_path / "requests")[0]) > 1)
     store.close()
     assert len(reader.requests()) == kept[0]
 
