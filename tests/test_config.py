@@ -11,8 +11,8 @@ from tailscope.address import Address
 from tailscope.address import parse as parse_address
 from tailscope.catalogue.engines import engines
 from tailscope.errors import UsageError
+from tailscope.exporter.access import Access
 from tailscope.exporter.config import Config, RequestFile, duration, parse, size
-from tailscope.exporter.fetch import Access
 from tailscope.exporter.listeners import bind
 from tailscope.exporter.targets import Target
 from tailscope.records.tenancy import of_attributes

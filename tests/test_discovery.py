@@ -98,6 +98,24 @@ def test_the_sidecar_reads_what_it_found(
     assert f"found: vLLM answers at {engine.url}/metrics" in caplog.text
 
 
+def test_no_engine_where_none_was_named_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, unused: int
+) -> None:
+    monkeypatch.setattr("tailscope.exporter.sidecar.engines", lambda: at(unused))
+    flags = ["--listen", "127.0.0.1:0", "--otlp-grpc", "off", "--otlp-http", "off"]
+    sidecar = Sidecar(parse(cli.parser_for("exporter").parse_args([*flags, "--gpu", "off"])))
+    sidecar.start()
+    try:
+        found = b'tailscope_source_state{source="engines",reason="none_found"} 1.0'
+        until(lambda: found in sidecar.exposition(False))
+        page = sidecar.exposition(False).decode()
+    finally:
+        sidecar.stop()
+    # Nothing that an alert could take for a source that is down.
+    assert "tailscope_source_up{" not in page
+    assert 'tailscope_source_errors_total{source="engines"} 0.0' in page
+
+
 # Which one it is
 
 

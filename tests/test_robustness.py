@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tailscope.catalogue.engines import engines
+from tailscope.exporter.access import Access
 from tailscope.exporter.exposition import Lines
-from tailscope.exporter.fetch import MAX_BODY, Access
+from tailscope.exporter.fetch import MAX_BODY
 from tailscope.exporter.health import SourceError
 from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.poller import Poller

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tailscope.catalogue import Engine
 from tailscope.exporter.exposition import Lines
-from tailscope.exporter.health import SourceError
+from tailscope.exporter.health import NothingThere, SourceError
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +66,13 @@ class Discovery(Generic[S]):
         """Look at each port where no engine is known yet.
 
         Raises:
-            SourceError: If there is no engine at any.
+            NothingThere: If there is no engine at any.
         """
         for port in self.ports:
             if port not in self._known and _open(port):
                 self._try(port)
         if not self._known:
-            raise SourceError(
+            raise NothingThere(
                 "none_found",
                 f"no engine answers on this machine at the ports {', '.join(map(str, self.ports))}"
                 "; name one with --engine URL",

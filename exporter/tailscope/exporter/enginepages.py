@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from tailscope.catalogue import Engine
 from tailscope.catalogue.upstream import Document
+from tailscope.exporter.access import Access
 from tailscope.exporter.documents import DocumentReader, find, rows
-from tailscope.exporter.fetch import Access, Body
+from tailscope.exporter.fetch import Body
 from tailscope.exporter.health import SourceError
 from tailscope.exporter.pages import Pages
 from tailscope.exporter.recognise import recognise

@@ -28,6 +28,10 @@ class SourceError(Exception):
         self.reason = reason
 
 
+class NothingThere(SourceError):
+    """Nobody named a source, and there is none: nothing is up, and nothing is down."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """How a source does at one moment.
@@ -39,6 +43,7 @@ class State:
         last_success: Unix time in seconds.
         read_seconds: How long the last read took.
         errors: Reads that failed so far.
+        wanted: Whether it is a fault if it is not up.
     """
 
     up: bool | None = None
@@ -47,6 +52,7 @@ class State:
     last_success: float | None = None
     read_seconds: float | None = None
     errors: int = 0
+    wanted: bool = True
 
 
 class Health:
@@ -73,8 +79,9 @@ class Health:
             log.info("source %s: %s", self.source, message)
 
     def failure(self, error: SourceError, read_seconds: float | None = None) -> None:
-        """Note that a read failed."""
+        """Note that a read failed, or that there is nothing to read."""
         message = plain(str(error))
+        wanted = not isinstance(error, NothingThere)
         with self._lock:
             before = self.state
             self.state = State(
@@ -83,10 +90,15 @@ class Health:
                 message,
                 before.last_success,
                 read_seconds,
-                before.errors + 1,
+                before.errors + wanted,
+                wanted,
             )
-        if before.reason != error.reason:
+        if before.reason == error.reason:
+            return
+        if wanted:
             log.warning("source %s is down (%s): %s", self.source, error.reason, message)
+        else:
+            log.info("source %s: %s", self.source, message)
 
     def lines(self) -> dict[str, list[Line]]:
         """Return the source's own metrics."""
@@ -98,7 +110,8 @@ class Health:
             text = series(metric.name, metric.labels, (self.source, *more))
             found[metric.name] = [Line(text, value)]
 
-        put("up", 1 if state.up else 0)
+        if state.wanted:
+            put("up", 1 if state.up else 0)
         put("state", 1, state.reason)
         put("errors_total", state.errors)
         if state.last_success is not None:

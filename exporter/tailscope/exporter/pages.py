@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from tailscope.address import without_query
-from tailscope.exporter.fetch import Access, Body, Fetcher
+from tailscope.exporter.access import Access
+from tailscope.exporter.fetch import Body, Fetcher
 from tailscope.exporter.health import SourceError
 
 _MOVED = ("http_301", "http_302", "http_307", "http_308")

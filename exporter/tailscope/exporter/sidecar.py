@@ -29,7 +29,6 @@ from tailscope.exporter.matcher import Matcher
 from tailscope.exporter.memory import collect_seldom
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.requestmetrics import RequestMetrics
-from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.sources.requestfile import RequestFileSource
 from tailscope.exporter.sources.requestfiles import RequestFilesSource
 from tailscope.exporter.targets import Target
@@ -39,6 +38,7 @@ from tailscope.records.translation import Translator
 if TYPE_CHECKING:
     from tailscope.exporter.otlpgrpc import GrpcListener
     from tailscope.exporter.receiver import Receiver
+    from tailscope.exporter.sources.engine import EngineSource
     from tailscope.records.store import Store
 
 log = logging.getLogger(__name__)
@@ -130,6 +130,9 @@ class Sidecar:
         return GrpcListener(self._receiver("otlp:grpc"), str(self._config.otlp_grpc))
 
     def _engine_source(self, target: Target) -> EngineSource:
+        # Imported only where it is wanted: HTTP takes 4 MiB.
+        from tailscope.exporter.sources.engine import EngineSource
+
         return EngineSource(
             target.url,
             engines(),

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import yaml
-
 from tailscope.address import parse_url, server_name, without_query
 from tailscope.catalogue.engines import engines
 from tailscope.catalogue.upstream import Engine
 from tailscope.errors import UsageError
-from tailscope.exporter.fetch import OPEN, Access
+from tailscope.exporter.access import OPEN, Access
 
 KEYS = ("url", "engine", "model", "token-file", "token-env", "ca-file")
 """Keys of the mapping."""
@@ -81,6 +79,9 @@ def check_targets(targets: tuple[Target, ...]) -> None:
 
 
 def _mapping(text: str) -> Mapping[str, str]:
+    # Imported only where it is wanted: it takes 1 MiB.
+    import yaml
+
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError:

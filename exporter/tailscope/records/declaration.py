@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from tailscope.errors import UsageError
 from tailscope.records.formats import formats
 from tailscope.records.formats.model import MICROSECONDS, MILLISECONDS, SECONDS, Field, Format
@@ -31,6 +29,9 @@ def declared(flag: str, text: str | None) -> dict[str, Format]:
     """
     if not text:
         return {}
+    # Imported only where it is wanted: it takes 1 MiB.
+    import yaml
+
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from tailscope.address import server_name
 from tailscope.catalogue import METRICS, PREFIX, Engine
+from tailscope.exporter.access import OPEN, Access
 from tailscope.exporter.enginepages import PATIENCE, Answer, EnginePages
 from tailscope.exporter.exposition import Line, Lines, series
-from tailscope.exporter.fetch import OPEN, Access
 from tailscope.exporter.health import SourceError, plain
 from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key, Reading, Writer
