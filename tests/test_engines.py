@@ -467,9 +467,9 @@ def test_scale_is_for_values_bounds_and_sums_and_not_for_counts() -> None:
 
 def test_a_family_that_is_not_what_the_catalogue_says_is_left_out_and_named() -> None:
     reader = normaliser()
-    reader.read("# TYPE vllm:prompt_tokens gauge\nvllm:prompt_tokens 5\nvllm:nothing_new 1\n")
+    reader.read("# TYPE vllm:prompt_tokens info\nvllm:prompt_tokens 5\nvllm:nothing_new 1\n")
     assert reader.unmapped == {
-        "vllm:prompt_tokens": "it is a gauge here, a counter in the catalogue",
+        "vllm:prompt_tokens": "it is a info here, a counter in the catalogue",
         "vllm:nothing_new": "the catalogue does not know it",
     }
     # A summary where a histogram should be has no buckets.
@@ -477,7 +477,7 @@ def test_a_family_that_is_not_what_the_catalogue_says_is_left_out_and_named() ->
     assert VLLM.kinds["iteration_tokens_total"] is Kind.HISTOGRAM
 
 
-@pytest.mark.parametrize("kind", ["untyped", "unknown", "counter"])
+@pytest.mark.parametrize("kind", ["untyped", "unknown", "counter", "gauge"])
 def test_a_counter_by_any_type_but_a_wrong_one(kind: str) -> None:
     text = f"# TYPE vllm:prompt_tokens_total {kind}\nvllm:prompt_tokens_total 5\n"
     assert read(text).numbers[key("prompt_tokens_total", model="")] == 5

@@ -137,7 +137,7 @@ def test_a_family_that_changes_its_type_is_another_family() -> None:
     reader = normaliser()
     text = "# TYPE vllm:prompt_tokens_total {}\nvllm:prompt_tokens_total 5\nother 1\n"
     assert TOKENS in reader.read(text.format("counter")).numbers
-    assert TOKENS not in reader.read(text.format("gauge")).numbers
+    assert TOKENS not in reader.read(text.format("summary")).numbers
     assert "vllm:prompt_tokens_total" in reader.unmapped
     assert TOKENS in reader.read(text.format("counter")).numbers
     assert "vllm:prompt_tokens_total" not in reader.unmapped

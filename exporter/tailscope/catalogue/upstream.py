@@ -118,10 +118,12 @@ class Mark:
     Attributes:
         family: Its name without the engine's prefix and without ``_total``.
         labels: Labels that its first series must have.
+        lacks: Labels that it must not have.
     """
 
     family: str
     labels: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class Engine:
         passes_on: Engines whose families stand on its page unchanged.
         switch_on: How to switch its metrics on: one clause, for a message and the docs.
         spans: How its spans become records, if it sends any.
+        renamed: What one server writes in place of the usual prefix, if its user chose another.
     """
 
     name: str
@@ -249,6 +252,7 @@ class Engine:
     passes_on: tuple[Engine, ...] = ()
     switch_on: str = ""
     spans: SpanMapping | None = None
+    renamed: str = ""
 
     @property
     def dialects(self) -> tuple[Engine, ...]:

@@ -10,6 +10,9 @@ from tailscope.catalogue.upstream import Derived, Operation
 from tailscope.exporter.mapping import operand_name
 from tailscope.exporter.reading import Key
 
+_RANK = 3
+"""Place of the label ``rank`` among the values of a key."""
+
 
 def derive(engine: Engine, numbers: dict[Key, float]) -> None:
     """Add derived values to what was read, and take the terms out of it.
@@ -20,6 +23,8 @@ def derive(engine: Engine, numbers: dict[Key, float]) -> None:
         for derived in dialect.derived:
             if not any(key.metric == derived.metric for key in _matching(derived, numbers)):
                 _add(dialect, derived, numbers)
+                if derived.optional:
+                    _add_unranked(dialect, derived, numbers)
     for key in [key for key in numbers if key.metric not in METRICS]:
         del numbers[key]
 
@@ -48,6 +53,29 @@ def _add(dialect: Engine, derived: Derived, numbers: dict[Key, float]) -> None:
         ]
         if None not in values and (result := _result(derived.operation, known)) is not None:
             numbers[Key(derived.metric, key.values + more)] = result
+
+
+def _add_unranked(dialect: Engine, derived: Derived, numbers: dict[Key, float]) -> None:
+    """Give what an operand has for the server as a whole, where the others have it for each rank.
+
+    Added to one of the ranks it would be wrong, and left out the sum over all would be.
+    """
+    needed = operand_name(dialect, derived.operands[0])
+    optional = [operand_name(dialect, name) for name in derived.optional]
+    known = {key.values for key in numbers if key.metric == needed and len(key.values) == 4}
+    ranked = {values[:_RANK] for values in known}
+    rest = {
+        key.values
+        for key in numbers
+        if key.metric in optional
+        and key.values not in known
+        and not key.values[_RANK]
+        and key.values[:_RANK] in ranked
+    }
+    for values in rest:
+        parts = (numbers.get(Key(name, values)) for name in optional)
+        total = math.fsum(part for part in parts if part is not None)
+        numbers[Key(derived.metric, values)] = total
 
 
 def _result(operation: Operation, values: Sequence[float]) -> float | None:

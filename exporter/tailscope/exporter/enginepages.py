@@ -51,7 +51,6 @@ class EnginePages:
         engines: Engines that it may be.
         told: The one that it is, if the user said so.
         access: What the server wants to see.
-        deadline: Seconds that a read may take.
     """
 
     def __init__(
@@ -60,15 +59,15 @@ class EnginePages:
         engines: Mapping[str, Engine],
         told: Engine | None,
         access: Access,
-        deadline: float,
     ) -> None:
-        self._pages = Pages(url, access, deadline)
+        self._pages = Pages(url, access)
         self._engines = engines
         self._told = told
         self._known: Answer | None = None
         self._readers: dict[str, DocumentReader] = {}
         self._not_before: dict[str, float] = {}
         self._missing: dict[str, tuple[str, str]] = {}
+        self._in_hand: dict[str, bytes] = {}
         self._searched: float | None = None
         self.shown = self._pages.shown(self._pages.metrics(self._paths())[0])
 
@@ -79,13 +78,16 @@ class EnginePages:
         # Most engines have it where the first one looks; the rest is in the catalogue's order.
         return sorted(dict.fromkeys(paths), key=lambda path: -paths.count(path))
 
-    def read(self) -> Answer:
+    def read(self, seconds: float) -> Answer:
         """Read the metrics, from where they were last time or else from where they may be.
+
+        Args:
+            seconds: Time that the read may take.
 
         Raises:
             SourceError: If the server does not answer, or has no metrics anywhere.
         """
-        self._pages.begin()
+        self._pages.begin(seconds)
         answer = self._again() or self._search()
         self.shown = self._pages.shown(answer.url)
         return answer
@@ -155,7 +157,9 @@ class EnginePages:
             if engine is None:
                 engine = recognise(text, self._engines.values())
             if engine is None and (other := self._told_by_document(url, body.content)):
-                # Its text is elsewhere, if it has any; this page is read as the document.
+                # Its text is elsewhere, if it has any; this page is read as the document. It may
+                # have been emptied by that one read.
+                self._in_hand = {url: body.content}
                 return self._answer(self._pages.metrics(other.paths)[0], other)
         if engine is not None and engine.documents:
             found = [self._document(engine, document) for document in engine.documents]
@@ -204,7 +208,8 @@ class EnginePages:
         if time.monotonic() < self._not_before.get(url, 0.0):
             return None
         try:
-            found = rows(document, self._pages.get(url).content)
+            content = self._in_hand.pop(url, None)
+            found = rows(document, content or self._pages.get(url).content)
         except SourceError:
             found = None
         if found is None:

@@ -28,6 +28,9 @@ TYPE = re.compile(
 _SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_created", "_gcount", "_gsum")
 _UNSAID = (None, "unknown", "untyped")
 _SPREAD = (*_UNSAID, "histogram", "summary")
+_NUMBER = (*_UNSAID, "counter", "gauge")
+"""Types of a plain number. Which of the two it is the catalogue knows better: Ray declares counters
+gauges, or both side by side, and engines mistake one for the other."""
 
 
 class Measure(NamedTuple):
@@ -131,12 +134,21 @@ class Mapper:
         hit = TYPE.match(comment)
         if hit is None:
             return ""
-        changed = self._types.get(hit[1], hit[2]) != hit[2]
-        self._types[hit[1]] = hit[2]
+        family = self._usual(hit[1])
+        changed = self._types.get(family, hit[2]) != hit[2]
+        self._types[family] = hit[2]
         return hit[1] if changed else ""
+
+    def _usual(self, name: str) -> str:
+        """Return a name with the engine's usual prefix in place of the one that a user chose."""
+        renamed = self._engine.renamed
+        if renamed and name.startswith(renamed):
+            return self._engine.prefixes[0] + name.removeprefix(renamed)
+        return name
 
     def knows(self, name: str) -> bool:
         """Return whether samples of that name are mapped; notes a name that is unknown."""
+        name = self._usual(name)
         if self._find(name) is not None:
             return True
         self._note_unmapped(name)
@@ -144,6 +156,7 @@ class Mapper:
 
     def targets(self, name: str, labels: Mapping[str, str]) -> tuple[Target, ...]:
         """Say what becomes of a sample; nothing, for most of what an engine says."""
+        name = self._usual(name)
         found = self._find(name)
         if found is None:
             self._note_unmapped(name)
@@ -288,7 +301,7 @@ def _mismatch(hit: _Hit, kind: str | None, suffix: str) -> str:
         return ""
     measure = hit.measure.kind
     spread = bool(hit.upstream.part) or measure is Kind.HISTOGRAM
-    if kind not in (_SPREAD if spread else (*_UNSAID, measure)):
+    if kind not in (_SPREAD if spread else _NUMBER):
         return f"it is a {kind} here, a {measure} in the catalogue"
     suffixes: tuple[str, ...] = ("_bucket", "_sum", "_count") if spread else ("",)
     if measure is Kind.COUNTER and not spread:

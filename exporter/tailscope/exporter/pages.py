@@ -21,18 +21,22 @@ class Pages:
     Args:
         url: Its base URL, or with a path that of its metrics.
         access: What the server wants to see.
-        deadline: Seconds that all pages of one read may take together.
     """
 
-    def __init__(self, url: str, access: Access, deadline: float) -> None:
+    def __init__(self, url: str, access: Access) -> None:
         self._parts = urlsplit(url)
         self._access = access
-        self._deadline = deadline
+        self._deadline = 0.0
         self._ends = 0.0
         self._fetchers: dict[str, Fetcher] = {}
 
-    def begin(self) -> None:
-        """Begin a read: its time runs from now."""
+    def begin(self, seconds: float) -> None:
+        """Begin a read: its time runs from now.
+
+        Args:
+            seconds: Time that all pages of it may take together.
+        """
+        self._deadline = seconds
         self._ends = time.monotonic() + self._deadline
 
     def metrics(self, paths: Iterable[str]) -> list[str]:

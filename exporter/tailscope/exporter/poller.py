@@ -1,7 +1,8 @@
 """Reads one source on its interval, in a thread of its own, and publishes what it gave.
 
 A source that hangs or fails keeps nobody else waiting: the page of metrics is made from the last
-reading of each, and a reading that is older than three intervals is left out.
+reading of each, and a reading that is older than three intervals is left out. Of a source that
+takes longer than an interval to read, the time that it took counts for one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Poller:
     Args:
         source: What to read.
         interval: Seconds from one read to the next.
-        deadline: Seconds after which a read that has not ended counts as failed.
+        deadline: Seconds after which a read that has not ended counts as failed, twice over. A
+            source that has a ``deadline`` of its own goes by that.
     """
 
     def __init__(self, source: Source, interval: float, deadline: float) -> None:
@@ -58,6 +60,7 @@ class Poller:
         self._started: float | None = None
         self._hanging = False
         self._last_success: float | None = None
+        self._read_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name=source.name, daemon=True)
 
     def start(self) -> None:
@@ -83,7 +86,7 @@ class Poller:
         with self._lock:
             if self._started is not None and not self._hanging:
                 seconds = time.monotonic() - self._started
-                if seconds > 2 * self._deadline:
+                if seconds > 2 * getattr(self.source, "deadline", self._deadline):
                     self._hanging = True
                     self.health.failure(
                         SourceError("hanging", f"a read has not ended in {seconds:.0f} s")
@@ -94,7 +97,9 @@ class Poller:
         """Return the lines of the source and of its health."""
         own = self.watch().lines()
         last = self._last_success
-        fresh = last is not None and time.monotonic() - last <= STALE_INTERVALS * self._interval
+        # A server that takes longer than an interval to answer cannot be asked more often.
+        beat = max(self._interval, self._read_seconds)
+        fresh = last is not None and time.monotonic() - last <= STALE_INTERVALS * beat
         return [self.source.lines(fresh), own]
 
     def _run(self) -> None:
@@ -118,7 +123,7 @@ class Poller:
             if error is not None:
                 self.health.failure(error, ended - started)
             else:
-                self._last_success = ended
+                self._last_success, self._read_seconds = ended, ended - started
                 self.health.success(ended - started, message)
 
     def _outcome(self) -> tuple[str, SourceError | None]:

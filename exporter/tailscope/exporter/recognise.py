@@ -47,8 +47,14 @@ def _first_lines(text: str) -> dict[str, str]:
 
 
 def _there(engine: Engine, mark: Mark, lines: Mapping[str, str]) -> bool:
-    for prefix in engine.prefixes:
+    for prefix in (*engine.prefixes, *filter(None, (engine.renamed,))):
         rest = lines.get(prefix + mark.family)
-        if rest is not None and all(f'{label}="' in rest for label in mark.labels):
+        if rest is not None and _fits(mark, rest):
             return True
     return False
+
+
+def _fits(mark: Mark, rest: str) -> bool:
+    return all(f'{label}="' in rest for label in mark.labels) and not any(
+        f'{label}="' in rest for label in mark.lacks
+    )

@@ -53,23 +53,27 @@ class Sampler:
         self._integrals: dict[Key, _Integral] = {}
         self._distributions: dict[Key, Histogram] = {}
 
-    def observe(self, now: float, numbers: Mapping[Key, float]) -> dict[str, Family]:
+    def observe(
+        self, now: float, numbers: Mapping[Key, float], longest: float | None = None
+    ) -> dict[str, Family]:
         """Take one sample of each gauge.
 
         Args:
             now: Monotonic clock, in seconds.
             numbers: What was read; counters in it are passed over.
+            longest: Longest time since the last sample, where it is another one for this sample.
 
         Returns:
             Lines of the integrals and distributions of the series in ``numbers``.
         """
         found: dict[str, Family] = {}
+        longest = self._longest if longest is None else longest
         for key, value in numbers.items():
             if (metric := _INTEGRALS.get(key.metric)) is not None:
                 integral = self._integrals.get(key)
                 if integral is None:
                     integral = self._integrals[key] = _Integral(metric, key.values)
-                integral.observe(now, value, self._longest)
+                integral.observe(now, value, longest)
                 found.setdefault(metric.name, Family()).append(Line(integral.text, integral.total))
             if (metric := _DISTRIBUTIONS.get(key.metric)) is not None:
                 histogram = self._distributions.get(key)

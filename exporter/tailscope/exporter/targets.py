@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +14,7 @@ from tailscope.catalogue.upstream import Engine
 from tailscope.errors import UsageError
 from tailscope.exporter.access import OPEN, Access
 
-KEYS = ("url", "engine", "model", "token-file", "token-env", "ca-file")
+KEYS = ("url", "engine", "prefix", "model", "token-file", "token-env", "ca-file")
 """Keys of the mapping."""
 
 
@@ -111,6 +111,10 @@ def _from_mapping(found: Mapping[str, str]) -> Target:
         ca_file,
     )
     engine = _engine(found["engine"]) if "engine" in found else None
+    if prefix := found.get("prefix"):
+        if engine is None:
+            raise UsageError(f"--engine {{...}}: prefix {prefix}: say which engine it is, too")
+        engine = replace(engine, renamed=prefix)
     return Target(url, engine, access, found.get("model", ""))
 
 

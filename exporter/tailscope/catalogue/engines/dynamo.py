@@ -64,7 +64,8 @@ IGNORED = (
     ignore(_FRONTEND + r"worker_(last|active)_.*", "last values by worker, without end of workers"),
     ignore(_FRONTEND + r"worker_.*", "by worker; a worker's own page says it"),
     ignore(
-        _FRONTEND + r"model_(total_kv_blocks|max_|context|kv_cache_block|migration_limit|ready).*",
+        _FRONTEND
+        + r"model_(workers|total_kv_blocks|max_|context|kv_cache_block|migration_limit|ready).*",
         "settings of one worker; how many there are it does not say",
     ),
     ignore(_FRONTEND + r"model_(migration|cancellation|rejection).*", "detail of routing"),

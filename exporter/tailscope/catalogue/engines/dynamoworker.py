@@ -38,6 +38,7 @@ ENGINE = Engine(
     upstream=UPSTREAM,
     ignored=IGNORED,
     model_labels=("model", "model_name"),
+    rank_label="dp_rank",
     passes_on=(vllm.ENGINE, sglang.ENGINE, trtllm.ENGINE),
     switch_on="set DYN_SYSTEM_PORT=8081 (before 0.7 DYN_SYSTEM_ENABLED=true as well)",
 )

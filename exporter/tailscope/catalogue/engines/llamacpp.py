@@ -60,7 +60,7 @@ IGNORED = (
         _PREFIX + r"(prompt|predicted)_tokens_seconds",
         "of the time since anybody's last scrape; rates come from the counters",
     ),
-    ignore(_PREFIX + r"n_tokens_max", "a high-water mark, whatever its type says"),
+    ignore(_PREFIX + r"n_(tokens|past)_max", "a high-water mark, whatever its type says"),
     ignore(_PREFIX + r"n_busy_slots_per_decode", "a mean over the server's whole life"),
     ignore(_PREFIX + r"spec_decode_num_drafts.*", "detail of speculative decoding"),
     ignore(_PREFIX + r"kv_cache_tokens", "the ratio beside it says it; both gone since May 2025"),

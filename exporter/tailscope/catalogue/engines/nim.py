@@ -50,7 +50,12 @@ ENGINE = Engine(
     ports=(8000,),
     paths=("/v1/metrics", "/metrics"),
     prefixes=("",),
-    recognise=(Mark("num_request_max"), Mark("num_requests_running"), Mark("gpu_cache_usage_perc")),
+    recognise=(
+        Mark("num_request_max"),
+        # TensorRT-LLM has that name without a prefix too, and says what type of server it is.
+        Mark("num_requests_running", lacks=("engine_type",)),
+        Mark("gpu_cache_usage_perc"),
+    ),
     layer=1,
     upstream=UPSTREAM,
     ignored=IGNORED,

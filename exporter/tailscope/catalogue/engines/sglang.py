@@ -55,12 +55,20 @@ UPSTREAM = (
         fixed={"reason": "decode_transfer"},
         total_under=_PRIORITY,
     ),
-    to("kv_cache_usage_ratio", "token_usage"),
-    to("kv_cache_capacity_tokens", "max_total_num_tokens"),
+    term(
+        "bootstrapping",
+        "num_prefill_bootstrap_queue_reqs",
+        "num_prefill_prealloc_queue_reqs",
+        total_under=_PRIORITY,
+    ),
+    term("preallocating", "num_decode_prealloc_queue_reqs", total_under=_PRIORITY),
+    term("transferring", "num_decode_transfer_queue_reqs", total_under=_PRIORITY),
+    to("kv_cache_usage_ratio", "token_usage", total_under=_PRIORITY),
+    to("kv_cache_capacity_tokens", "max_total_num_tokens", total_under=_PRIORITY),
     # Until 0.5.9 in the labels of one family, then as two gauges.
     to("kv_cache_capacity_tokens", "cache_config_info", product_of=("page_size", "num_pages")),
-    term("pages", "num_pages"),
-    term("page_tokens", "page_size"),
+    term("pages", "num_pages", total_under=_PRIORITY),
+    term("page_tokens", "page_size", total_under=_PRIORITY),
     to("prompt_tokens_total", "prompt_tokens"),
     to("generation_tokens_total", "generation_tokens"),
     to(
@@ -77,7 +85,8 @@ UPSTREAM = (
     ),
     to("prefix_cache_hit_tokens_total", "cached_tokens"),
     to("cached_prompt_tokens_total", "cached_tokens", labels={"cache_source": "tier"}),
-    to("preemptions_total", "num_retracted_requests"),
+    # total_retracted_reqs, for a time: declared a gauge.
+    to("preemptions_total", "num_retracted_requests", "total_retracted_reqs"),
     to("requests_finished_total", "num_requests", fixed={"reason": "finished"}),
     to("requests_finished_total", "num_aborted_requests", fixed={"reason": "abort"}),
     to("time_to_first_token_seconds", "time_to_first_token_seconds"),
@@ -168,9 +177,24 @@ ENGINE = Engine(
     ),
     upstream=UPSTREAM,
     ignored=IGNORED,
-    terms=(Term("queued"), Term("compiling"), Term("pages"), Term("page_tokens")),
+    terms=(
+        Term("queued"),
+        Term("compiling"),
+        Term("bootstrapping"),
+        Term("preallocating"),
+        Term("transferring"),
+        Term("pages"),
+        Term("page_tokens"),
+    ),
     derived=(
-        derive("requests_waiting", Operation.SUM, "queued", optional=("compiling",)),
+        # With prefill and decode apart, requests wait before the queue, for a partner or for room.
+        # Those whose prefill is done and whose cache is being sent wait for no place there.
+        derive(
+            "requests_waiting",
+            Operation.SUM,
+            "queued",
+            optional=("compiling", "bootstrapping", "preallocating", "transferring"),
+        ),
         derive("kv_cache_capacity_tokens", Operation.PRODUCT, "pages", "page_tokens"),
         # Both are counted when a request ends, so that their ratio is true.
         derive("prefix_cache_query_tokens_total", Operation.SUM, "prompt_tokens_total"),

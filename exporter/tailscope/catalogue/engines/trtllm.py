@@ -74,7 +74,7 @@ IGNORED = (
         "blocks and moves of the cache; tokens say it better",
     ),
     ignore(_TRTLLM + r"prompt_cached_tokens_per_request", "prompt_cached_tokens has the sum"),
-    ignore(_TRTLLM + r"(prefill|generation)_perplexity", "quality, not speed"),
+    ignore(_TRTLLM + r"(.*_)?perplexity", "quality, not speed"),
     ignore(
         _TRTLLM + r"(num_requests_completed|request_error).*",
         "request_success has the reasons",

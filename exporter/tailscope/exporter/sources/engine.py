@@ -15,7 +15,7 @@ from tailscope.exporter.exposition import Line, Lines, series
 from tailscope.exporter.health import SourceError, plain
 from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.reading import Key, Reading, Writer
-from tailscope.exporter.recognise import families
+from tailscope.exporter.recognise import families, recognise
 from tailscope.exporter.sampler import Sampler
 from tailscope.exporter.scrapeerror import NotPrometheus, ScrapeError
 from tailscope.records.samples import Sample, label_text
@@ -28,6 +28,10 @@ _UNMAPPED = METRICS[f"{PREFIX}source_unmapped_families"]
 
 _MAX_UNMAPPED = 100
 """Families that are left out and named in the log."""
+
+PATIENT = 30.0
+"""Most seconds that a read may take. llama.cpp answers after the step that it runs (its issues
+24866 and 29104); other servers under load were seen to take 10 to 35 s."""
 
 _SPARE = 1_000
 """Label texts that are remembered beyond twice those of the last reading."""
@@ -51,11 +55,15 @@ class EngineSource:
         url: Its base URL, or with a path that of its metrics.
         engines: Engines that it may be.
         engine: The one that it is, if the user said so.
-        deadline: Seconds that a read may take.
+        deadline: Seconds that a read may take, to begin with.
         longest: Longest gap between two samples that is integrated over, in seconds.
         keep: Takes the samples that go into the store.
         access: What the server wants to see.
         model: Name of the served model, for an engine that tells none.
+
+    Attributes:
+        deadline: Seconds that the next read may take. A server that works may be slow to say so:
+            one that answers late gets more time, up to ``PATIENT`` seconds.
     """
 
     def __init__(
@@ -75,7 +83,9 @@ class EngineSource:
         self._engines = engines
         self._told = engine
         self._keep = keep
-        self._pages = EnginePages(url, engines, engine, access, deadline)
+        self._pages = EnginePages(url, engines, engine, access)
+        self.deadline = self._least = deadline
+        self._longest = longest
         self._normaliser: Normaliser | None = None
         self._named = model
         self._looked_up: float | None = None
@@ -97,8 +107,15 @@ class EngineSource:
         Raises:
             SourceError: If the engine does not answer, or with something else than its metrics.
         """
-        answer = self._pages.read()
+        began = time.monotonic()
+        try:
+            answer = self._pages.read(self.deadline)
+        except SourceError as error:
+            if error.reason == "timeout":
+                self._allow(2 * self.deadline)
+            raise
         now = time.monotonic()
+        self._allow(3 * (now - began))
         try:
             normaliser, reading = self._normalise(answer)
         except NotPrometheus as error:
@@ -107,13 +124,16 @@ class EngineSource:
             raise SourceError(error.reason, f"{self._pages.shown} {error}") from None
         self._normaliser = normaliser
         reading = self._with_model(normaliser, answer, reading)
-        sampled = self._sampler.observe(now, reading.numbers)
+        sampled = self._sampler.observe(now, reading.numbers, max(self._longest, 3 * (now - began)))
         self._snapshot = _Snapshot(
             normaliser.engine.name, reading, sampled, normaliser.models, self._own(normaliser)
         )
         self._store(reading)
         self._tell_unmapped(normaliser)
         return f"{normaliser.engine.title} answers at {self._pages.shown}"
+
+    def _allow(self, seconds: float) -> None:
+        self.deadline = max(self._least, min(seconds, PATIENT))
 
     def _normalise(self, answer: Answer) -> tuple[Normaliser, Reading]:
         """Read the text as that of the engine that it was, or else as that which it is."""
@@ -126,14 +146,22 @@ class EngineSource:
             engine = self._pages.lost(answer) or engine
         elif engine is None or engine is known.engine:
             engine = self._pages.lost(answer)
-        if engine is not None and (known is None or engine is not known.engine):
-            normaliser = Normaliser(engine, self.server)
-            normaliser.model = self._named
-            if len(reading := normaliser.read(answer.text)):
-                if known is not None:
+        if engine is not None:
+            same = known if known is not None and known.engine is engine else None
+            normaliser = same or self._new(engine)
+            reading = Reading() if same else normaliser.read(answer.text)
+            # With a family by which it is known it is the one, and may have nothing to tell yet: a
+            # gateway before its first request.
+            if len(reading) or recognise(answer.text, (engine,)) is not None:
+                if not same and known is not None:
                     log.info("source %s: it is %s now", self.name, engine.title)
                 return normaliser, reading
         raise self._no_family(answer, engine or (known.engine if known else None))
+
+    def _new(self, engine: Engine) -> Normaliser:
+        normaliser = Normaliser(engine, self.server)
+        normaliser.model = self._named
+        return normaliser
 
     def _with_model(self, normaliser: Normaliser, answer: Answer, reading: Reading) -> Reading:
         """Look the model's name up, once a minute, for an engine that has no label for it."""
