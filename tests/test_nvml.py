@@ -352,6 +352,15 @@ def test_names_that_are_no_utf8(start: Start) -> None:
     assert names == {"0": "NVIDIA ��", "1": 'A "B\\', "2": ""}
 
 
+def test_a_gpu_that_has_no_uuid_goes_by_its_address(start: Start) -> None:
+    """As that of a Jetson."""
+    rig = start(nvmlDeviceGetUUID__ret=3)
+    rig.read()
+    (up,) = rig.page().all("gpu_up")
+    assert (up.value, up.labels["uuid"]) == (1, "00000000:10:00.0")
+    assert rig.page().get("gpu_utilization_ratio") == 0.97
+
+
 def test_an_old_driver(start: Start, old_fake: Path) -> None:
     rig = start(library=old_fake, driver="470.256.02", gpu0__reasons=0x40)
     message = rig.read()["message"]

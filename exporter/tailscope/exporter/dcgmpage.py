@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tailscope.catalogue import METRICS, PREFIX, Kind, xid
+from tailscope.catalogue.dcgm import ACTIVITY
 from tailscope.exporter.carry import Carry
 from tailscope.exporter.dcgmseries import Gpu, Resolver, Target
+from tailscope.exporter.doubt import Doubt, Verdict
 from tailscope.exporter.reading import Key
 from tailscope.exporter.scrape import SPARE, SeriesReader
 from tailscope.exporter.scrapeerror import NotPrometheus
@@ -34,12 +36,14 @@ class Page:
         metrics: UUID of each GPU of which something was read, to the metrics that were.
         gpus: GPUs that the page names, read or not.
         renamed: Whether it has profiling fields by their names of 4.9.
+        doubtful: UUIDs of the GPUs whose activity is not believed.
     """
 
     numbers: Mapping[Key, float] = field(default_factory=dict)
     metrics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     gpus: int = 0
     renamed: bool = False
+    doubtful: frozenset[str] = frozenset()
 
 
 class _Gathering:
@@ -95,6 +99,7 @@ class DcgmPage:
         self._carries: dict[Key, Carry] = {}
         self._xids = XidEvents(now)
         self._known: dict[str, Gpu] = {}
+        self._doubts: dict[str, Doubt] = {}
         self._text = ""
         self._page = Page()
 
@@ -126,6 +131,7 @@ class DcgmPage:
         self._remember(gathering.gpus)
         numbers = self._numbers(gathering.values)
         numbers.update(_missing_totals(numbers))
+        doubtful = self._drop_doubtful(numbers)
         # A GPU that is lost still shows its last event: that is no reading.
         metrics: dict[str, set[str]] = {}
         for key in numbers:
@@ -133,7 +139,29 @@ class DcgmPage:
         numbers.update(self._events(gathering))
         numbers.update(self._states(gathering, metrics))
         read = {uuid: frozenset(names) for uuid, names in metrics.items()}
-        return Page(numbers, read, len(gathering.gpus), gathering.renamed)
+        return Page(numbers, read, len(gathering.gpus), gathering.renamed, doubtful)
+
+    def _drop_doubtful(self, numbers: dict[Key, float]) -> frozenset[str]:
+        """Leave out activity that has stood at 0 for pages on end while the GPU worked.
+
+        Returns:
+            The UUIDs of the GPUs.
+        """
+        boards: dict[str, dict[Key, float]] = {}
+        for key, value in numbers.items():
+            if not key.values[3]:  # an instance is not told from the rest of its GPU
+                boards.setdefault(key.values[1], {})[key] = value
+        self._doubts = {uuid: self._doubts.get(uuid) or Doubt() for uuid in boards}
+        doubtful = frozenset(
+            uuid
+            for uuid, board in boards.items()
+            if self._doubts[uuid].judge(board, board) is Verdict.DROP
+        )
+        for uuid in doubtful:
+            for key in boards[uuid]:
+                if key.metric in ACTIVITY:
+                    del numbers[key]
+        return doubtful
 
     def _remember(self, gpus: Mapping[str, Gpu]) -> None:
         self._known.update(gpus)

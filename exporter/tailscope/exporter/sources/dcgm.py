@@ -239,8 +239,16 @@ def _gives(metrics: frozenset[str]) -> frozenset[str]:
 
 def _summary(page: Page, gives: Mapping[str, frozenset[str]]) -> str:
     parts = [f"{len(gives)} of {page.gpus} GPUs can be read"]
-    inactive = [uuid for uuid, given in gives.items() if ACTIVITY not in given]
+    doubtful = [uuid for uuid in gives if uuid in page.doubtful]
+    inactive = [
+        uuid for uuid, given in gives.items() if ACTIVITY not in given and uuid not in page.doubtful
+    ]
     blind = [uuid for uuid, given in gives.items() if ACTIVITY in given and SM_ACTIVE not in given]
+    if doubtful:
+        parts.append(
+            f"activity of {_of(doubtful, gives)} stood at 0 while it worked and is left out; "
+            "restart dcgm-exporter"
+        )
     if inactive:
         parts.append(
             f"no activity of {_of(inactive, gives)}: no DCGM_FI_PROF_ fields; before Hopper they "

@@ -7,9 +7,9 @@ from typing import Any
 
 from tailscope.catalogue import METRICS, Kind
 from tailscope.catalogue.nvml import CALLS, GPM, SELDOM_SECONDS, Call, Value
+from tailscope.exporter.doubt import Doubt, Verdict
 from tailscope.exporter.reading import Key
 from tailscope.exporter.sources.nvml.device import Device
-from tailscope.exporter.sources.nvml.doubt import Doubt, Verdict
 from tailscope.exporter.sources.nvml.fields import Fields
 from tailscope.exporter.sources.nvml.gpm import Gpm, shortest_window, supported
 from tailscope.exporter.sources.nvml.identity import Identity

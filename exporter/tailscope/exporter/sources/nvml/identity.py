@@ -15,7 +15,7 @@ class Identity:
 
     Attributes:
         gpu: Index in NVML's order, which is that of the PCI bus.
-        uuid: UUID.
+        uuid: UUID; of a GPU that has none, as in a Jetson, its address on the bus or its index.
         model: Name of the model.
         pci_bus_id: Address on the PCI bus.
         driver: Version of the driver.
@@ -36,12 +36,15 @@ def identify(library: Library, index: int) -> tuple[Any, Identity]:
     """Return the handle and the identity of the GPU at an index.
 
     Raises:
-        NvmlError: If it has no handle or no UUID now.
+        NvmlError: If it has no handle now, or does not say its UUID.
     """
     handle = library.call("nvmlDeviceGetHandleByIndex", index)
-    uuid = library.text("nvmlDeviceGetUUID", handle)
     model = _optional(library.text, "nvmlDeviceGetName", handle)
     bus = _optional(_bus_id, library, handle)
+    try:
+        uuid = library.text("nvmlDeviceGetUUID", handle)
+    except Unsupported:
+        uuid = bus or f"nvml-{index}"
     return handle, Identity(str(index), uuid, model, bus, library.driver)
 
 
