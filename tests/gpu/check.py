@@ -2,17 +2,21 @@
 
     python -m tests.gpu.check | tee docs/gpu-check.txt
 
-It needs an NVIDIA GPU with GPM (Hopper or newer), ``nvidia-ml-py``, ``prometheus-client``, PyTorch
-for the load, and ``nvidia-smi`` for the comparison; what is missing is said and left out.
+It needs an NVIDIA GPU with GPM (Hopper or newer), Python 3.11, ``nvidia-ml-py`` and
+``prometheus-client``, and ``nvidia-smi`` for the comparison; what is missing is said and left out.
+Tailscope need not be installed: ``PYTHONPATH=exporter:.`` does. The load needs the driver alone.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import select
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -27,6 +31,8 @@ from tailscope.exporter.sources.nvml.source import NvmlSource, binding
 ACTIVITY = ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "graphics_active")
 DMON_IDS = {2: "sm_active", 3: "sm_occupancy", 5: "tensor_active", 10: "dram_active"}
 INTERVAL = 1.0
+PATIENCE = 60.0
+"""Seconds after which what does not go on is ended, so that the rest is still checked."""
 _NOBODY = 65534
 
 
@@ -79,13 +85,17 @@ def sample(source: NvmlSource, seconds: int) -> dict[str, float]:
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(seconds):
         time.sleep(INTERVAL)
-        source.read()
+        try:
+            source.read()
+        except SourceError as error:
+            print(f"one read failed: {error}")
+            continue
         now = values(source)
         for name in ACTIVITY:
             if f"gpu_{name}_ratio" in now:
                 found[name].append(now[f"gpu_{name}_ratio"])
     # The first one may hold a second of what was before.
-    return {name: statistics.mean(numbers[1:]) for name, numbers in found.items()}
+    return {name: statistics.mean(numbers[1:] or numbers) for name, numbers in found.items()}
 
 
 def smi(seconds: int) -> subprocess.Popen[str] | None:
@@ -94,16 +104,18 @@ def smi(seconds: int) -> subprocess.Popen[str] | None:
     command = ["nvidia-smi", "dmon", "--gpm-metrics", ids, "-i", "0", "-d", "1", "-c", str(seconds)]
     try:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    except FileNotFoundError:
+    except OSError as error:
+        print(f"no comparison: nvidia-smi cannot be run: {error}")
         return None
 
 
 def smi_means(output: str) -> dict[str, float]:
-    """Return the means of the GPM columns, which are the last ones."""
+    """Return the means of the GPM columns, which are the last ones, in the order asked for."""
     columns: list[list[float]] = [[] for _ in DMON_IDS]
     for line in output.splitlines():
         cells = line.split()
-        if not cells or cells[0].startswith("#"):
+        # A line without all of its columns is a message.
+        if len(cells) <= len(DMON_IDS) or not cells[0].isdecimal():
             continue
         for column, cell in zip(columns, cells[-len(DMON_IDS) :], strict=True):
             try:
@@ -118,25 +130,51 @@ def smi_means(output: str) -> dict[str, float]:
 
 
 def under_load(source: NvmlSource, kind: str, seconds: int, check: Check) -> dict[str, float]:
-    """Read while the GPU works; nothing if there is no PyTorch."""
-    command = [sys.executable, "-m", "tests.gpu.load", kind, str(seconds + 6)]
-    load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    """Read while the GPU works; nothing if it cannot be given work."""
+    command = [sys.executable, "-m", "tests.gpu.load", kind, str(seconds + PATIENCE)]
+    # CUDA counts the fastest GPU first, and may have been told to see another one.
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": uuid_of_first(source)}
+    load = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
     assert load.stdout and load.stderr
+    too_late = threading.Timer(PATIENCE, load.kill)
+    too_late.start()
     try:
         if not load.stdout.readline():
-            print(f"no load: {load.stderr.read().strip().splitlines()[-1:]}")
+            print(f"{kind}: {(load.stderr.read().strip().splitlines() or ['no load'])[-1]}")
             return {}
+        too_late.cancel()
         watcher = smi(seconds)
-        source.read()
         found = sample(source, seconds)
+        if load.poll() is not None:
+            print(f"{kind}: the load ended early: {load.stderr.read().strip()}")
+            return {}
         if watcher is not None:
-            output, _ = watcher.communicate(timeout=30)
+            output = _ended(watcher)
             check.smi[kind] = smi_means(output)
             print(f"nvidia-smi dmon under {kind} load:\n{output}")
         return found
     finally:
+        too_late.cancel()
         load.kill()
         load.communicate()
+
+
+def _ended(watcher: subprocess.Popen[str]) -> str:
+    """Return what a process said, which should be at its end."""
+    try:
+        output, _ = watcher.communicate(timeout=15)
+    except subprocess.TimeoutExpired:
+        watcher.kill()
+        output, _ = watcher.communicate()
+    return output
+
+
+def uuid_of_first(source: NvmlSource) -> str:
+    """Return the UUID of GPU 0, by which CUDA knows it too."""
+    (line,) = (line for line in source.lines(True)[f"{PREFIX}gpu_up"] if '{gpu="0"' in line.series)
+    return line.series.partition('uuid="')[2].partition('"')[0]
 
 
 def unprivileged() -> str:
@@ -155,12 +193,16 @@ def unprivileged() -> str:
                 os.setgid(_NOBODY)
                 os.setuid(_NOBODY)
             text = _two_reads()
+        except (OSError, ImportError, RuntimeError) as error:
+            text = f"it broke off: {error!r}"
         finally:
             os.write(write_end, text.encode())
             os._exit(0)
     os.close(write_end)
+    if not select.select([read_end], [], [], PATIENCE)[0]:
+        os.kill(child, signal.SIGKILL)
     with os.fdopen(read_end) as pipe:
-        text = pipe.read()
+        text = pipe.read() or "it did not come to an end"
     os.waitpid(child, 0)
     return text
 
@@ -215,7 +257,7 @@ def report(check: Check) -> None:
         for name, value in theirs.items():
             print(f"{name:22}{kind:>9}{mine.get(name, float('nan')):9.3f}{value:9.3f}")
     print(f"\n{'call, ms':48}{'n':>6}{'p50':>9}{'max':>9}")
-    for name, times in sorted(check.latency.items(), key=lambda entry: -max(entry[1])):
+    for name, times in sorted(dict(check.latency).items(), key=lambda entry: -max(entry[1])):
         print(f"{name:48}{len(times):6}{statistics.median(times):9.3f}{max(times):9.3f}")
     print(f"\nas a user without rights:\n{check.unprivileged}")
 
