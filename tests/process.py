@@ -53,8 +53,19 @@ def run(
     )
 
 
-def until(condition: Callable[[], T | None], what: str = "", seconds: float = PATIENCE) -> T:
+def until(
+    condition: Callable[[], T | None],
+    what: str = "",
+    seconds: float = PATIENCE,
+    pause: float = 0.02,
+) -> T:
     """Wait until a condition holds, and return what it gave.
+
+    Args:
+        condition: What has to be true, asked again and again.
+        what: The same for people.
+        seconds: Time to wait at most.
+        pause: Seconds from one question to the next, more where it costs more.
 
     Raises:
         AssertionError: If it does not hold in time.
@@ -62,7 +73,7 @@ def until(condition: Callable[[], T | None], what: str = "", seconds: float = PA
     ends = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < ends, f"not within {seconds:g} s: {what or condition}"
-        time.sleep(0.02)
+        time.sleep(pause)
     return found
 
 
@@ -183,6 +194,12 @@ class Exporter:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE)
+
 
 @contextmanager
 def exporter(log: Path, *flags: str, env: Mapping[str, str] | None = None) -> Iterator[Exporter]:
@@ -192,6 +209,4 @@ def exporter(log: Path, *flags: str, env: Mapping[str, str] | None = None) -> It
         running.wait_ready()
         yield running
     finally:
-        if running.process.poll() is None:
-            running.process.kill()
-        running.process.wait(PATIENCE)
+        running.kill()

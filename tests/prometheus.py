@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from tests.process import until
 from tests.tools import tool
 
 _LISTENING = re.compile(r'Listening on"? address=(\S+)')
@@ -95,16 +95,13 @@ def running(directory: Path, scrape: Mapping[str, str] | None = None) -> Iterato
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    ends = time.monotonic() + _PATIENCE
-    while time.monotonic() < ends:
+    def listens() -> str | None:
         text = log.read_text(encoding="utf-8")
+        assert process.poll() is None, f"Prometheus did not start:\n{text}"
         found = _LISTENING.search(text)
-        if found and _READY in text:
-            return found[1]
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise AssertionError(f"Prometheus did not start:\n{log.read_text(encoding='utf-8')}")
+        return found[1] if found and _READY in text else None
+
+    return until(listens, "Prometheus listens", _PATIENCE)
 
 
 def backfill(openmetrics: Path, directory: Path) -> None:

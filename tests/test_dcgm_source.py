@@ -25,13 +25,13 @@ from tests.dcgmpages import (
     UUID_1,
     UUID_2,
     Clock,
-    Series,
     flat,
     line,
     only,
     page,
     values,
 )
+from tests.process import until
 
 WAIT = 10.0
 
@@ -379,23 +379,18 @@ def test_behind_a_poller(exporter: Exporter, make: Make) -> None:
     poller.start()
     try:
 
-        def until(reached: Callable[[dict[Series, float]], bool]) -> dict[Series, float]:
-            ends = time.monotonic() + WAIT
-            while time.monotonic() < ends:
-                found = flat(*poller.lines())
-                if reached(found):
-                    return found
-                time.sleep(0.01)
-            raise AssertionError(found)
+        def ups() -> list[float]:
+            return values(flat(*poller.lines()), "gpu_up")
 
-        until(lambda found: values(found, "gpu_up") == [1.0] * 3)
+        until(lambda: ups() == [1.0] * 3)
         exporter.status = 503
-        found = until(lambda found: not values(found, "gpu_up"))
+        until(lambda: not ups())
+        found = flat(*poller.lines())
         assert values(found, "source_up") == [0.0]
         assert only(found, "source_state", reason="http_503") == 1.0
         assert not any("_gpu_" in name for name, _ in found)
         exporter.status = 200
-        until(lambda found: values(found, "gpu_up") == [1.0] * 3)
+        until(lambda: ups() == [1.0] * 3)
     finally:
         poller.stop()
         poller.join(WAIT)

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -43,6 +42,7 @@ from tailscope.launch.child import ChildError
 from tailscope.launch.clock import Clock
 from tailscope.records.jsonl import parse_line
 from tailscope.records.record import COLUMNS
+from tests.process import until
 
 NOW_NS = 2_000_000_000_000_000_000
 MACHINE_PATH = re.compile(rb"/(?:home|root|tmp|work|usr|opt|var|mnt|etc|srv|Users|data)/")
@@ -121,14 +121,6 @@ def series(text: str) -> dict[tuple[str, str], tuple[str, float]]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-
-
-def eventually(condition: Any) -> Any:
-    deadline = time.monotonic() + DEADLINE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
-    return value
 
 
 def player_threads() -> list[threading.Thread]:
@@ -458,10 +450,10 @@ def test_player_delivers_to_a_real_grpc_receiver_that_comes_up_late(
     player = Player(recording, schedule, GrpcSender(str(address)), FileSender(rows), clock)
     player.start()
     try:
-        eventually(lambda: len(rows.read_bytes().splitlines()) >= 278)
+        until(lambda: len(rows.read_bytes().splitlines()) >= 278)
         receiver = Receiver(refuse=2)
         with grpc_receiver(receiver, address.port):
-            eventually(lambda: len(receiver.spans) >= 270)
+            until(lambda: len(receiver.spans) >= 270)
     finally:
         player.stop()
     assert not player_threads()
@@ -648,7 +640,7 @@ def test_demo_fills_the_exporter_and_ends_cleanly(tmp_path: Path, otlp: str) -> 
                     and totals.get("up") == 1
                 )
 
-            eventually(full)
+            until(full)
             assert pool.request("GET", engine).status == 200
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=DEADLINE)

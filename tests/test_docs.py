@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from tailscope.document import pages
 from tailscope.exporter.config import parse
 from tailscope.records.jsonl import parse_line
 from tailscope.records.translation import Translator
+from tests.process import until
 from tests.tools import ROOT
 
 _PATIENCE = 120.0
@@ -84,15 +84,15 @@ def _running(command: str, folder: Path, env: dict[str, str], until: str) -> Ite
 
 def _get(url: str) -> str:
     """Ask a URL until it answers."""
-    ends = time.monotonic() + _PATIENCE
-    while True:
+
+    def page() -> str:
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return str(answer.read().decode())
         except OSError:
-            if time.monotonic() > ends:
-                raise
-            time.sleep(0.2)
+            return ""
+
+    return until(page, f"{url} answers", _PATIENCE)
 
 
 def _make_run(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,25 +10,42 @@ import pytest
 
 from tailscope.cli import main
 from tests.dcgmpages import page as capture
-from tests.exporterprocess import ExporterProcess
 from tests.fakenvml.fixtures import fake
+from tests.fakenvml.page import Page
 from tests.fakenvml.rig import UUID, environment
 from tests.fakenvml.state import State
 from tests.pageserver import PageServer
+from tests.process import Exporter, until
 
 __all__ = ["fake"]
 
-Begin = Callable[..., ExporterProcess]
+Begin = Callable[..., Exporter]
+
+# No engine is there, and no spans are taken.
+ALONE = ("--engine", "http://127.0.0.1:1", "--otlp-grpc", "off", "--otlp-http", "off")
+
+
+def shown(exporter: Exporter) -> Page:
+    """What its page of metrics says now."""
+    return Page(exporter.get())
+
+
+def stopped(exporter: Exporter) -> tuple[int, float]:
+    """Stop it; returns its exit status and the seconds that it took."""
+    began = time.monotonic()
+    return exporter.stop(), time.monotonic() - began
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
     """Start an exporter."""
-    running: list[ExporterProcess] = []
+    running: list[Exporter] = []
 
-    def start(library: Path, state: State, *flags: str) -> ExporterProcess:
+    def start(library: Path, state: State, *flags: str) -> Exporter:
         log = tmp_path / f"log{len(running)}"
-        running.append(ExporterProcess(log, environment(library, state.path), *flags))
+        env = environment(library, state.path)
+        running.append(Exporter(log, *ALONE, *flags, env=env))
+        running[-1].wait_ready()
         return running[-1]
 
     yield start
@@ -47,34 +65,34 @@ def test_no_library_then_one(begin: Begin, fake: Path, tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()
     exporter = begin(folder, State(tmp_path / "state"), "--gpu", "nvml", "--interval", "200ms")
-    page = exporter.until(
-        lambda: p if (p := exporter.page()).get("source_errors_total", source="nvml") else None
+    page = until(
+        lambda: p if (p := shown(exporter)).get("source_errors_total", source="nvml") else None
     )
     assert page.get("source_up", source="nvml") == 0
     assert page.get("source_state", source="nvml", reason="library_not_found") == 1
     assert not page.all("gpu_up")
     assert "libnvidia-ml.so.1 is not found" in exporter.get("/")
     (folder / "libnvidia-ml.so.1").symlink_to(fake / "libnvidia-ml.so.1")
-    exporter.until(lambda: exporter.page().get("gpu_up", uuid=UUID.format(0)))
-    assert exporter.page().get("source_up", source="nvml") == 1
+    until(lambda: shown(exporter).get("gpu_up", uuid=UUID.format(0)))
+    assert shown(exporter).get("source_up", source="nvml") == 1
     assert "1 of 1 GPUs answer, driver 580.95.05; SM and DRAM activity by GPM on 1" in exporter.log
-    assert exporter.stop()[0] == 0
+    assert exporter.stop() == 0
 
 
 def test_a_call_that_hangs(begin: Begin, fake: Path, tmp_path: Path) -> None:
     state = State(tmp_path / "state", {"count": 2})
     exporter = begin(fake, state, "--gpu", "nvml", "--interval", "200ms")
-    exporter.until(lambda: exporter.page().get("gpu_sm_active_ratio", gpu="1"))
+    until(lambda: shown(exporter).get("gpu_sm_active_ratio", gpu="1"))
     state.set({"gpu1.nvmlDeviceGetPowerUsage.hang": 1, "gpu0.power": 111_000})
-    exporter.until(lambda: exporter.page().get("gpu_up", gpu="1") == 0)
-    page = exporter.page()
+    until(lambda: shown(exporter).get("gpu_up", gpu="1") == 0)
+    page = shown(exporter)
     assert page.names(gpu="1") == {"gpu_up", "gpu_xid_errors_total"}
     assert page.get("gpu_up", gpu="0") == 1
     assert page.get("source_up", source="nvml") == 1
     state.set({"gpu0.power": 222_000})
-    exporter.until(lambda: exporter.page().get("gpu_power_watts", gpu="0") == 222)
-    exporter.until(lambda: "cannot be read: hanging" in exporter.log)
-    status, seconds = exporter.stop()  # with a thread that is still in the call
+    until(lambda: shown(exporter).get("gpu_power_watts", gpu="0") == 222)
+    until(lambda: "cannot be read: hanging" in exporter.log)
+    status, seconds = stopped(exporter)  # with a thread that is still in the call
     assert status == 0
     assert seconds < 3
 
@@ -82,24 +100,24 @@ def test_a_call_that_hangs(begin: Begin, fake: Path, tmp_path: Path) -> None:
 def test_every_call_hangs(begin: Begin, fake: Path, tmp_path: Path) -> None:
     state = State(tmp_path / "state")
     exporter = begin(fake, state, "--gpu", "nvml", "--interval", "100ms")
-    exporter.until(lambda: exporter.page().get("gpu_up"))
+    until(lambda: shown(exporter).get("gpu_up"))
     state.set({"nvmlDeviceGetUtilizationRates.hang": 1})
-    exporter.until(lambda: exporter.page().get("source_state", source="nvml", reason="hanging"))
-    assert exporter.page().get("gpu_up") == 0
-    status, seconds = exporter.stop()
+    until(lambda: shown(exporter).get("source_state", source="nvml", reason="hanging"))
+    assert shown(exporter).get("gpu_up") == 0
+    status, seconds = stopped(exporter)
     assert (status, seconds < 3) == (0, True)
 
 
 def test_an_xid_event_and_a_reload(begin: Begin, fake: Path, tmp_path: Path) -> None:
     state = State(tmp_path / "state", {"count": 2})
     exporter = begin(fake, state, "--gpu", "auto", "--interval", "200ms")
-    exporter.until(lambda: exporter.page().all("gpu_xid_errors_total", gpu="1") or None)
+    until(lambda: shown(exporter).all("gpu_xid_errors_total", gpu="1") or None)
     state.set({"xids": 1, "xid.1": "1:79"})
-    exporter.until(lambda: exporter.page().get("gpu_xid_errors_total", gpu="1", xid="79"))
+    until(lambda: shown(exporter).get("gpu_xid_errors_total", gpu="1", xid="79"))
     state.set({"epoch": 1, "epoch.ret": 9, "gpu0.power": 333_000})
-    exporter.until(lambda: exporter.page().get("gpu_power_watts", gpu="0") == 333)
-    assert exporter.page().get("gpu_xid_errors_total", gpu="1", xid="79") == 1
-    assert exporter.stop()[0] == 0
+    until(lambda: shown(exporter).get("gpu_power_watts", gpu="0") == 333)
+    assert shown(exporter).get("gpu_xid_errors_total", gpu="1", xid="79") == 1
+    assert exporter.stop() == 0
 
 
 def test_dcgm_gives_what_nvml_lacks(begin: Begin, fake: Path, tmp_path: Path, dcgm: str) -> None:
@@ -119,9 +137,9 @@ def test_dcgm_gives_what_nvml_lacks(begin: Begin, fake: Path, tmp_path: Path, dc
     }
     state = State(tmp_path / "state", values)
     exporter = begin(fake, state, "--gpu", "auto", "--dcgm-url", dcgm, "--interval", "200ms")
-    exporter.until(lambda: exporter.page().get("gpu_sm_active_ratio", uuid=uuids[0]))
-    page = exporter.until(
-        lambda: p if (p := exporter.page()).get("gpu_sm_active_ratio", uuid=uuids[1]) else None
+    until(lambda: shown(exporter).get("gpu_sm_active_ratio", uuid=uuids[0]))
+    page = until(
+        lambda: p if (p := shown(exporter)).get("gpu_sm_active_ratio", uuid=uuids[1]) else None
     )
     told = {
         (s.labels["uuid"], s.labels["readings"]): s.labels["source"]
@@ -146,7 +164,7 @@ def test_dcgm_is_left_alone_where_gpm_works(
     exporter = begin(
         fake, State(tmp_path / "state"), "--gpu", "auto", "--dcgm-url", dcgm, "--interval", "200ms"
     )
-    page = exporter.until(lambda: p if (p := exporter.page()).get("gpu_sm_active_ratio") else None)
+    page = until(lambda: p if (p := shown(exporter)).get("gpu_sm_active_ratio") else None)
     assert {sample.labels["source"] for sample in page.all("gpu_source_info")} == {
         "nvml", "nvml_gpm",
     }  # fmt: skip
@@ -157,9 +175,9 @@ def test_dcgm_is_left_alone_where_gpm_works(
 def test_nothing_is_said_of_a_dcgm_that_nobody_named(
     begin: Begin, fake: Path, tmp_path: Path
 ) -> None:
-    exporter = begin(fake, State(tmp_path / "state"), "--interval", "200ms")  # auto
-    exporter.until(lambda: exporter.page().get("gpu_sm_active_ratio"))
-    sources = {sample.labels["source"] for sample in exporter.page().all("source_up")}
+    exporter = begin(fake, State(tmp_path / "state"), "--gpu", "auto", "--interval", "200ms")
+    until(lambda: shown(exporter).get("gpu_sm_active_ratio"))
+    sources = {sample.labels["source"] for sample in shown(exporter).all("source_up")}
     assert sources == {"engine:127.0.0.1:1", "nvml"}
     assert "dcgm" not in exporter.get("/")
 
@@ -169,7 +187,7 @@ def test_dcgm_alone(begin: Begin, tmp_path: Path, dcgm: str) -> None:
         tmp_path, State(tmp_path / "state"), "--gpu", "dcgm", "--dcgm-url", dcgm,
         "--interval", "200ms",
     )  # fmt: skip
-    page = exporter.until(lambda: p if (p := exporter.page()).all("gpu_up") else None)
+    page = until(lambda: p if (p := shown(exporter)).all("gpu_up") else None)
     assert len(page.all("gpu_up")) == 3
     assert {(s.labels["gpu"], s.labels["source"]) for s in page.all("gpu_source_info")} == {
         ("0", "dcgm"), ("1", "dcgm"), ("2", "dcgm"),
@@ -179,7 +197,7 @@ def test_dcgm_alone(begin: Begin, tmp_path: Path, dcgm: str) -> None:
 
 def test_gpus_are_off(begin: Begin, fake: Path, tmp_path: Path) -> None:
     exporter = begin(fake, State(tmp_path / "state"), "--gpu", "off")
-    assert not any("gpu" in name for name in exporter.page().names())
+    assert not any("gpu" in name for name in shown(exporter).names())
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tailscope.records.reader import Reader
 from tests.agreement import check_page
 from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
 from tests.expression import metrics_of
+from tests.process import until
 from tests.prometheus import Prometheus, running
 
 _PATIENCE = 90.0
@@ -100,22 +101,19 @@ def test_the_demo_publishes_all_but_what_its_recording_has_not(demo: Demo) -> No
         "tailscope_request_retries_total",
         "tailscope_records_rejected_total",
     }
-    ends = time.monotonic() + _PATIENCE
-    while (missing := _ours(demo) - absent) and time.monotonic() < ends:
-        time.sleep(0.5)
-    assert not missing
+    wanted = _wanted() - absent
+    until(lambda: _published(demo) >= wanted, f"all of {sorted(wanted)} are published", _PATIENCE)
 
 
-def _ours(demo: Demo) -> set[str]:
-    """What a vLLM without GPUs and gateways gives, and the exporter does not have yet."""
+def _wanted() -> set[str]:
+    """What a vLLM without GPUs and gateways gives."""
     vllm = engines()["vllm"]
-    wanted = {
+    return {
         name
         for name, metric in METRICS.items()
         if "_gpu_" not in name
         and (_own(name) or coverage(vllm, METRICS[_sampled(metric)]).how is not How.NO)
     }
-    return wanted - _published(demo)
 
 
 def _sampled(metric: Metric) -> str:
@@ -139,20 +137,17 @@ def test_every_panel_shows_the_live_demo(demo: Demo, prometheus: Prometheus, pat
         and {metric.name for metric in metrics_of(one.expr)} <= published
     ]
     assert asked
-    ends = time.monotonic() + _PATIENCE
-    while (empty := _empty(prometheus, asked)) and time.monotonic() < ends:
-        time.sleep(2)
-    assert not empty
+    until(lambda: not _empty(prometheus, asked), "every panel shows something", _PATIENCE, pause=2)
 
 
 def test_tenants_and_the_slow_stage_are_in_the_metrics(demo: Demo, prometheus: Prometheus) -> None:
     expr = "sum by (tenant) (tailscope_requests_total)"
-    ends = time.monotonic() + _PATIENCE
-    tenants: set[str] = set()
-    while len(tenants) < 4 and time.monotonic() < ends:
-        tenants = {one["metric"]["tenant"] for one in prometheus.at(expr, time.time())}
-        time.sleep(0.5)
-    assert tenants == {"acme", "globex", "initech", "umbrella"}
+
+    def tenants() -> set[str]:
+        return {one["metric"]["tenant"] for one in prometheus.at(expr, time.time())}
+
+    until(lambda: tenants() >= {"acme", "globex", "initech", "umbrella"}, expr, _PATIENCE)
+    assert len(tenants()) == 4
     stages = {
         one["metric"]["stage"]: float(one["value"][1])
         for one in prometheus.at(

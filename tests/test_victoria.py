@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from tailscope.address import free
 from tailscope.alerts.groups import groups
 from tests import boards
 from tests.counts import COUNTS
+from tests.process import until
 from tests.prometheus import Prometheus, backfill, running
 from tests.synthetic import openmetrics
 from tests.tools import tool
@@ -58,14 +58,15 @@ def _victoria(directory: Path, lines: list[str]) -> Iterator[Prometheus]:
 
 
 def _wait(server: Prometheus, process: subprocess.Popen[bytes]) -> None:
-    ends = time.monotonic() + _PATIENCE
-    while time.monotonic() < ends and process.poll() is None:
+    def healthy() -> bool:
+        assert process.poll() is None, "VictoriaMetrics did not start"
         try:
             urllib.request.urlopen(f"{server.url}/health", timeout=5)
-            return
         except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.05)
-    raise AssertionError("VictoriaMetrics did not start")
+            return False
+        return True
+
+    until(healthy, "VictoriaMetrics answers", _PATIENCE)
 
 
 @pytest.fixture(scope="module")

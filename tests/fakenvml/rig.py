@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from tests.fakenvml.page import Page
 from tests.fakenvml.state import Number, State
+from tests.process import until
 
 ROOT = Path(__file__).resolve().parents[2]
 UUID = "GPU-{:08x}-0000-4000-8000-000000000000"
@@ -123,10 +123,12 @@ class Rig:
         Raises:
             AssertionError: If none does in time.
         """
-        ends = time.monotonic() + seconds
-        while not any(call.startswith(line) for call in self.calls()):
-            assert time.monotonic() < ends, f"no call of {line}"
-            time.sleep(0.005)
+        until(
+            lambda: any(call.startswith(line) for call in self.calls()),
+            f"a call of {line}",
+            seconds,
+            pause=0.005,
+        )
 
     @property
     def log(self) -> str:
