@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 
 import pytest
 
@@ -12,39 +11,11 @@ from tailscope.catalogue import Engine
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.documents import DocumentReader, rows
 from tailscope.exporter.normalise import Normaliser
-from tailscope.exporter.reading import Key, Reading
 from tailscope.exporter.recognise import recognise
 from tailscope.exporter.sources.engine import EngineSource
 from tests.captures import FOLDER, lines, page_of
+from tests.enginereads import SERVER, changed, key, names, read, text_of
 from tests.fake_engine import Exchange, FakeEngine
-
-SERVER = "10.0.0.1:8000"
-
-
-def text_of(engine: str, version: str) -> str:
-    return (FOLDER / engine / f"{version}.prom").read_text(encoding="utf-8")
-
-
-def read(engine: str, text: str) -> Reading:
-    return Normaliser(engines()[engine], SERVER).read(text)
-
-
-def key(engine: str, metric: str, model: str = "", *more: str, rank: str = "") -> Key:
-    family = metric if metric.startswith("gateway_") else f"engine_{metric}"
-    return Key(f"tailscope_{family}", (engine, SERVER, model, rank, *more))
-
-
-def names(reading: Reading) -> set[str]:
-    found = {*reading.numbers, *reading.histograms}
-    return {one.metric.removeprefix("tailscope_").removeprefix("engine_") for one in found}
-
-
-def changed(text: str, values: dict[str, float]) -> str:
-    for family, value in values.items():
-        text, times = re.subn(rf"^({family}) .*$", rf"\1 {value}", text, flags=re.M)
-        assert times == 1
-    return text
-
 
 # llama.cpp
 
@@ -331,109 +302,6 @@ def test_a_page_that_was_taken_for_another_engines_is_looked_at_again() -> None:
     finally:
         source.close()
         engine.stop()
-
-
-# Gateways
-
-
-def tenants(text: str, label: str, value: str, many: int) -> str:
-    """The page with each series of a tenant as those of many."""
-    out = []
-    for line in text.splitlines():
-        copies = range(many) if f'{label}="{value}"' in line else [None]
-        for number in copies:
-            new = value if number is None else f"tenant-{number}"
-            out.append(line.replace(f'{label}="{value}"', f'{label}="{new}"'))
-    return "\n".join(out) + "\n"
-
-
-def totals(reading: Reading, names_of: Iterable[str]) -> dict[str, float]:
-    wanted = {f"tailscope_gateway_{name}" for name in names_of}
-    found: dict[str, float] = {}
-    for one, number in reading.numbers.items():
-        if one.metric in wanted:
-            found[one.metric] = found.get(one.metric, 0) + number
-    return found
-
-
-@pytest.mark.parametrize(
-    ("engine", "version", "label", "value", "counter"),
-    [
-        ("litellm", "1.110", "hashed_api_key", "litellm_proxy_master_key", "input_tokens_total"),
-        ("llmd", "epp-2026", "fairness_id", "team-a", "cached_input_tokens_total"),
-    ],
-)
-def test_tenants_of_a_gateway_are_added_up_and_become_no_label(
-    engine: str, version: str, label: str, value: str, counter: str
-) -> None:
-    text = text_of(engine, version)
-    one, many = read(engine, text), read(engine, tenants(text, label, value, 40))
-    assert many.numbers.keys() == one.numbers.keys()
-    assert many.histograms.keys() == one.histograms.keys()
-    assert totals(many, [counter]) == {
-        name: 40 * number for name, number in totals(one, [counter]).items()
-    }
-    assert "tenant-" not in lines(many)
-
-
-@pytest.mark.parametrize(
-    ("engine", "version"),
-    [("litellm", "1.110"), *(("llmd", path.stem) for path in sorted(FOLDER.glob("llmd/*.prom")))],
-)
-def test_nothing_of_a_caller_gets_out(engine: str, version: str) -> None:
-    out = lines(read(engine, text_of(engine, version)))
-    for word in ("team-", "master_key", "default_user_id", "127.0.0.1", "10.0.0.2", "urllib"):
-        assert word not in out
-
-
-def test_gateways_have_names_of_their_own_so_that_no_request_counts_twice() -> None:
-    for engine, version in (("litellm", "1.110"), ("llmd", "epp-2026")):
-        assert all(
-            name.startswith("gateway_") for name in names(read(engine, text_of(engine, version)))
-        )
-
-
-def test_litellm_first_token_is_of_streams_only() -> None:
-    reading = read("litellm", text_of("litellm", "1.110"))
-    first = reading.histograms[key("litellm", "gateway_time_to_first_token_seconds", "tiny.gguf")]
-    whole = reading.histograms[key("litellm", "gateway_request_seconds", "tiny.gguf")]
-    assert (first.counts["+Inf"], whole.counts["+Inf"]) == (20, 35)
-
-
-def test_litellm_created_times_are_no_values() -> None:
-    text = text_of("litellm", "1.110")
-    assert "litellm_output_tokens_metric_created" in text
-    tokens = key("litellm", "gateway_output_tokens_total", "tiny.gguf")
-    assert read("litellm", text).numbers[tokens] == 812
-
-
-def test_llmd_old_names_beside_new_ones_count_once() -> None:
-    text = text_of("llmd", "router-0.8")
-    alone = re.sub(r"^(# \w+ )?inference_(objective|pool|extension)_.*\n", "", text, flags=re.M)
-    assert alone != text
-    assert lines(read("llmd", text)) == lines(read("llmd", alone))
-
-
-def test_llmd_first_token_is_of_streams_only() -> None:
-    """The newest says so in a label; of an answer in one piece the time is that of all of it."""
-    first = read("llmd", text_of("llmd", "epp-2026")).histograms[
-        key("llmd", "gateway_time_to_first_token_seconds", "llama-70b")
-    ]
-    assert first.counts["+Inf"] == 30
-    assert first.sum is not None and first.sum < 30
-
-
-def test_llmd_queue_time_is_of_those_that_were_let_through() -> None:
-    queue = read("llmd", text_of("llmd", "router-0.8")).histograms[
-        key("llmd", "gateway_queue_seconds", "llama-70b")
-    ]
-    assert queue.counts["+Inf"] == 60
-    assert queue.sum is not None and queue.sum < 30
-
-
-def test_llmd_saturation_is_the_effective_one_and_may_be_above_1() -> None:
-    found = read("llmd", text_of("llmd", "epp-2026")).numbers
-    assert [number for one, number in found.items() if one.metric.endswith("saturation")] == [1.2]
 
 
 # All of them

@@ -15,10 +15,6 @@ __all__ = ["fake", "start"]
 SM = "gpu_sm_active_ratio"
 
 
-def _up(rig: Rig) -> dict[str, float]:
-    return {sample.labels["gpu"]: sample.value for sample in rig.page().all("gpu_up")}
-
-
 def _values(rig: Rig, gpu: str) -> set[str]:
     """Metrics of a GPU beside those that stay when it is lost."""
     return rig.page().names(gpu=gpu) - {"gpu_up", "gpu_xid_errors_total"}
@@ -32,7 +28,7 @@ def test_a_lost_gpu_takes_only_its_own_values(start: Start) -> None:
     rig.read()
     rig.tick()
     message = rig.tick(gpu1__lost=1)["message"]
-    assert _up(rig) == {"0": 1, "1": 0, "2": 1}
+    assert rig.ups() == {"0": 1, "1": 0, "2": 1}
     assert _values(rig, "1") == set()
     page = rig.page()
     assert page.get(SM, gpu="0") == page.get(SM, gpu="2") == 0.8825
@@ -47,7 +43,7 @@ def test_a_gpu_that_is_back(start: Start) -> None:
     rig.read()
     rig.tick(gpu1__lost=1)
     rig.tick(gpu1__lost=None)
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
     page = rig.page()
     assert page.get("gpu_power_watts", gpu="1") == 632
     assert page.get(SM, gpu="1") is None  # no pair with a sample from before
@@ -85,11 +81,11 @@ def test_all_gpus_are_lost(start: Start) -> None:
     rig.tick()
     answer = rig.tick(gpu0__lost=1, gpu1__lost=1)
     assert answer["reason"] == "gpu_is_lost"
-    assert _up(rig) == {"0": 0, "1": 0}
+    assert rig.ups() == {"0": 0, "1": 0}
     assert _values(rig, "0") == _values(rig, "1") == set()
     assert rig.counts()["nvmlShutdown"] == 1  # opened anew, in vain
     rig.tick(gpu0__lost=None, gpu1__lost=None)
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
 
 
 def test_a_gpu_that_stays_lost_is_looked_for_with_a_new_nvml(start: Start) -> None:
@@ -119,7 +115,7 @@ def test_a_reload_of_the_driver(start: Start, code: int) -> None:
     rig.tick()
     answer = rig.tick(epoch=1)
     assert "2 of 2 GPUs answer" in answer["message"]
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
     rig.tick()
     page = rig.page()
     assert page.get(SM, gpu="0") == page.get(SM, gpu="1") == 0.8825
@@ -137,7 +133,7 @@ def test_a_driver_that_is_away_for_a_while(start: Start) -> None:
     answer = rig.tick(epoch=1, nvmlInit__ret=9)
     assert answer["reason"] == "driver_not_loaded"
     assert "the NVIDIA driver is not loaded" in answer["message"]
-    assert _up(rig) == {"0": 0, "1": 0}
+    assert rig.ups() == {"0": 0, "1": 0}
     assert _values(rig, "0") == set()
     for _ in range(60):
         assert rig.tick()["reason"] == "driver_not_loaded"
@@ -145,7 +141,7 @@ def test_a_driver_that_is_away_for_a_while(start: Start) -> None:
     assert 6 <= rig.counts()["nvmlInit"] <= 8
     for _ in range(31):
         rig.tick(nvmlInit__ret=None)
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
     assert rig.page().get("gpu_energy_joules_total", gpu="0") == 5000
 
 
@@ -155,7 +151,7 @@ def test_a_driver_that_was_upgraded(start: Start) -> None:
     assert answer["reason"] == "driver_mismatch"
     assert "restart the exporter" in answer["message"]
     rig.tick(2, nvmlInit__ret=None)
-    assert _up(rig) == {"0": 1}
+    assert rig.ups() == {"0": 1}
 
 
 def test_a_storm_of_unknown_errors(start: Start) -> None:
@@ -167,13 +163,13 @@ def test_a_storm_of_unknown_errors(start: Start) -> None:
     answer = rig.tick(all__ret=999)
     assert answer["reason"] == "unknown_error"
     assert "recreate it" in answer["message"]
-    assert _up(rig) == {"0": 0, "1": 0}
+    assert rig.ups() == {"0": 0, "1": 0}
     for _ in range(30):
         rig.tick()
     assert rig.counts()["nvmlInit"] <= 7
     rig.tick(30, all__ret=None)
     rig.tick()
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
 
 
 def test_unknown_errors_of_one_gpu(start: Start) -> None:
@@ -184,11 +180,11 @@ def test_unknown_errors_of_one_gpu(start: Start) -> None:
     rig.read()
     rig.tick()
     rig.tick(**storm)
-    assert _up(rig) == {"0": 1, "1": 0}
+    assert rig.ups() == {"0": 1, "1": 0}
     assert _values(rig, "1") == set()
     assert rig.page().get(SM, gpu="0") == 0.8825
     rig.tick(**dict.fromkeys(storm))
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
 
 
 def test_one_gpu_that_is_not_found_leaves_the_others_their_activity(start: Start) -> None:
@@ -218,7 +214,7 @@ def test_no_gpu(start: Start) -> None:
     rig = start(count=0)
     assert rig.read()["reason"] == "no_gpu"
     rig.tick(count=1)
-    assert _up(rig) == {"0": 1}
+    assert rig.ups() == {"0": 1}
 
 
 def test_no_permission(start: Start) -> None:
@@ -241,10 +237,10 @@ def test_a_call_that_hangs_takes_only_its_own_gpu(start: Start) -> None:
     rig.read()
     rig.tick()
     _hang(rig, 1)
-    assert _up(rig) == {"0": 1, "1": 1}  # not yet
+    assert rig.ups() == {"0": 1, "1": 1}  # not yet
     for _ in range(4):
         rig.tick(gpu0__power=500_000)
-    assert _up(rig) == {"0": 1, "1": 0}
+    assert rig.ups() == {"0": 1, "1": 0}
     assert _values(rig, "1") == set()
     page = rig.page()
     assert page.get("gpu_power_watts", gpu="0") == 500
@@ -255,18 +251,18 @@ def test_a_call_that_hangs_takes_only_its_own_gpu(start: Start) -> None:
     rig.wait("nvmlGpmSampleGet 1")
     for _ in range(100):
         rig.tick()
-        if _up(rig) == {"0": 1, "1": 1}:
+        if rig.ups() == {"0": 1, "1": 1}:
             break
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
 
 
 def test_stale_values_are_dropped_between_reads_too(start: Start) -> None:
     rig = start(patience=0.1)
     rig.read()
     rig.turn(3.0)
-    assert _up(rig) == {"0": 1}
+    assert rig.ups() == {"0": 1}
     rig.turn(0.1)
-    assert _up(rig) == {"0": 0}
+    assert rig.ups() == {"0": 0}
     assert _values(rig, "0") == set()
 
 
@@ -277,12 +273,12 @@ def test_every_call_hangs(start: Start) -> None:
     for _ in range(4):
         answer = rig.tick()
     assert answer["reason"] == "hanging"
-    assert _up(rig) == {"0": 0, "1": 0}
+    assert rig.ups() == {"0": 0, "1": 0}
     rig.change(nvmlDeviceGetUtilizationRates__hang=None)
     for _ in range(100):
-        if "message" in rig.tick() and _up(rig) == {"0": 1, "1": 1}:
+        if "message" in rig.tick() and rig.ups() == {"0": 1, "1": 1}:
             break
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
 
 
 def test_nvml_is_not_closed_under_a_call(start: Start) -> None:
@@ -296,9 +292,9 @@ def test_nvml_is_not_closed_under_a_call(start: Start) -> None:
     rig.change(gpu1__nvmlDeviceGetPowerUsage__hang=None)
     for _ in range(100):
         rig.tick()
-        if _up(rig) == {"0": 1, "1": 1}:
+        if rig.ups() == {"0": 1, "1": 1}:
             break
-    assert _up(rig) == {"0": 1, "1": 1}
+    assert rig.ups() == {"0": 1, "1": 1}
     assert rig.counts()["nvmlShutdown"] == 1
 
 
@@ -325,116 +321,3 @@ def test_closing_while_a_call_hangs(start: Start) -> None:
     _hang(rig, 0)
     assert rig.end() == []
     assert rig.counts()["nvmlShutdown"] == 0
-
-
-# XID events
-
-
-Xid = tuple[str, str, str, str]
-"""GPU, instance, code, action."""
-
-
-def _xids(rig: Rig) -> dict[Xid, float]:
-    return {
-        (s.labels["gpu"], s.labels["gi"], s.labels["xid"], s.labels["action"]): s.value
-        for s in rig.page().all("gpu_xid_errors_total")
-        if s.value
-    }
-
-
-def _until(rig: Rig, expected: dict[Xid, float]) -> None:
-    for _ in range(400):
-        if _xids(rig) == expected:
-            return
-        rig.change()
-    assert _xids(rig) == expected
-
-
-def _watched(rig: Rig, *gpus: int) -> None:
-    """Wait until the events of these GPUs are waited for."""
-    for gpu in gpus:
-        rig.wait(f"nvmlDeviceRegisterEvents {gpu}")
-    rig.clear()
-    rig.wait("nvmlEventSetWait")
-
-
-def test_xid_events_are_counted(start: Start) -> None:
-    rig = start(count=2, xids=1, xid__1="0:48")  # before the exporter: lost
-    rig.read()
-    _watched(rig, 0, 1)
-    assert _xids(rig) == {}
-    page = rig.page()
-    assert page.get("gpu_xid_errors_total", gpu="1", xid="79", action="restart_node") == 0
-    assert not page.all("gpu_xid_last_timestamp_seconds")
-    rig.change(xids=4, xid__2="1:79", xid__3="0:31", xid__4="1:79")
-    expected = {
-        ("1", "", "79", "restart_node"): 2.0,
-        ("0", "", "31", "restart_app"): 1.0,
-    }
-    _until(rig, expected)
-    assert (rig.page().get("gpu_xid_last_timestamp_seconds", gpu="1") or 0) > 1.7e9
-    rig.change(xids=6, xid__5="0:777", xid__6="0:144:3")
-    expected[("0", "", "777", "unknown")] = 1.0
-    expected[("0", "3", "144", "check_log")] = 1.0
-    _until(rig, expected)
-    assert "XID 79, restart_node" in rig.log
-    rig.do("samples")
-    rig.tick()
-    stored = {
-        (json.loads(labels)["xid"], value)
-        for _, metric, labels, value in rig.do("samples")
-        if metric == "tailscope_gpu_xid_errors_total"
-    }
-    assert stored == {("79", 2.0), ("31", 1.0), ("777", 1.0), ("144", 1.0)}
-
-
-def test_an_event_of_an_instance_has_its_profile(start: Start) -> None:
-    name = "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
-    split = {"gpu0__mig": 1, "gpu0__mig0__gi": 2, "gpu0__mig0__uuid": "MIG-a"}
-    rig = start(xids=0, gpu0__mig0__name=name, **split)
-    rig.read()
-    _watched(rig, 0)
-    rig.change(xids=2, xid__1="0:31:2", xid__2="0:31:5")
-    _until(rig, {("0", "2", "31", "restart_app"): 1.0, ("0", "5", "31", "restart_app"): 1.0})
-    page = rig.page()
-    assert page.get("gpu_xid_errors_total", gi="2", xid="31", profile="3g.40gb") == 1
-    # One that is not known is told by its number.
-    assert page.get("gpu_xid_errors_total", gi="5", xid="31", profile="") == 1
-
-
-def test_xid_counts_outlive_the_gpu_and_the_driver(start: Start) -> None:
-    rig = start(count=2)
-    rig.read()
-    _watched(rig, 0, 1)
-    rig.change(xids=1, xid__1="1:79")
-    _until(rig, {("1", "", "79", "restart_node"): 1.0})
-    rig.tick(gpu1__lost=1)
-    assert _up(rig) == {"0": 1, "1": 0}
-    assert _xids(rig) == {("1", "", "79", "restart_node"): 1.0}
-    rig.clear()
-    rig.tick(epoch=1, gpu1__lost=None)
-    _watched(rig, 0, 1)
-    rig.change(xids=2, xid__2="1:79")
-    _until(rig, {("1", "", "79", "restart_node"): 2.0})
-
-
-def test_gpus_without_events(start: Start) -> None:
-    rig = start(count=2, gpu0__nvmlDeviceRegisterEvents__ret=3)
-    rig.read()
-    _watched(rig, 0, 1)  # GPU 0 was asked
-    assert _up(rig) == {"0": 1, "1": 1}
-    assert not rig.page().all("gpu_xid_errors_total", gpu="0")  # not watched is not "none"
-    assert rig.page().all("gpu_xid_errors_total", gpu="1")
-
-
-def test_a_wait_that_fails_begins_anew(start: Start) -> None:
-    rig = start(count=2, nvmlEventSetWait_v2__ret=999)
-    rig.read()
-    rig.wait("nvmlEventSetFree")
-    rig.clear()
-    rig.change(nvmlEventSetWait_v2__ret=None)
-    _watched(rig, 0, 1)
-    rig.change(xids=1, xid__1="0:13")
-    _until(rig, {("0", "", "13", "restart_app"): 1.0})
-    errors = rig.page().get("gpu_call_errors_total", call="nvmlEventSetWait", code="unknown_error")
-    assert errors is not None and errors < 10  # with a pause between two tries

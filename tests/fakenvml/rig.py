@@ -105,6 +105,10 @@ class Rig:
         """Return the page of metrics."""
         return Page(self.do("page"))
 
+    def ups(self) -> dict[str, float]:
+        """Return of each GPU whether it is up."""
+        return {sample.labels["gpu"]: sample.value for sample in self.page().all("gpu_up")}
+
     def calls(self) -> list[str]:
         """Return the lines of the trace so far."""
         return self._trace.read_text().splitlines()
