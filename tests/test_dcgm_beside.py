@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailscope.exporter.health import SourceError
+from tailscope.exporter.health import NothingThere, SourceError
 from tailscope.exporter.sources.dcgm import DcgmSource
 from tailscope.exporter.sources.dcgmbeside import DcgmBeside, Uuids
 from tests.dcgmpages import page as capture
@@ -131,13 +131,27 @@ def test_nobody_there(nvml: Nvml) -> None:
         make("http://127.0.0.1:1", nvml).read()
 
 
-def test_another_answer_is_a_fault(nvml: Nvml) -> None:
+def test_another_answer_is_a_fault_of_one_that_was_named(nvml: Nvml) -> None:
+    """At the usual port there may be anything; it is shown, and is nothing that is down."""
     nvml.boards = frozenset({UUID.format(1)})
     with PageServer("<html>") as server:
+        for named in (True, False):
+            source = make(server.url, nvml, told=named)
+            with pytest.raises(SourceError) as caught:
+                source.read()
+            assert isinstance(caught.value, NothingThere) is not named
+            assert not source.hidden
+
+
+def test_one_that_answered_and_is_gone_is_a_fault(nvml: Nvml) -> None:
+    nvml.boards = frozenset({UUID.format(1)})
+    with PageServer(capture("h100_k8s_4.8")) as server:
         source = make(server.url, nvml, told=False)
-        with pytest.raises(SourceError):
-            source.read()
-    assert not source.hidden
+        source.read()
+    with pytest.raises(SourceError) as caught:
+        source.read()
+    assert not isinstance(caught.value, NothingThere)
+    assert not source.hidden and not told(source)
 
 
 def test_what_is_old_is_not_shown(server: PageServer, nvml: Nvml) -> None:

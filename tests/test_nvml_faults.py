@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakenvml.fixtures import Start, fake, start
 from tests.fakenvml.rig import UUID, Rig
+from tests.process import until
 
 __all__ = ["fake", "start"]
 
@@ -232,6 +233,10 @@ def _hang(rig: Rig, gpu: int) -> None:
     rig.wait(f"nvmlDeviceGetPowerUsage {gpu}")
 
 
+def _both_back(rig: Rig) -> None:
+    until(lambda: "message" in rig.tick() and rig.ups() == {"0": 1, "1": 1}, "both GPUs are up")
+
+
 def test_a_call_that_hangs_takes_only_its_own_gpu(start: Start) -> None:
     rig = start(count=2, patience=0.2)
     rig.read()
@@ -249,11 +254,7 @@ def test_a_call_that_hangs_takes_only_its_own_gpu(start: Start) -> None:
     # It comes back when the call does.
     rig.change(gpu1__nvmlDeviceGetPowerUsage__hang=None)
     rig.wait("nvmlGpmSampleGet 1")
-    for _ in range(100):
-        rig.tick()
-        if rig.ups() == {"0": 1, "1": 1}:
-            break
-    assert rig.ups() == {"0": 1, "1": 1}
+    _both_back(rig)
 
 
 def test_stale_values_are_dropped_between_reads_too(start: Start) -> None:
@@ -275,10 +276,7 @@ def test_every_call_hangs(start: Start) -> None:
     assert answer["reason"] == "hanging"
     assert rig.ups() == {"0": 0, "1": 0}
     rig.change(nvmlDeviceGetUtilizationRates__hang=None)
-    for _ in range(100):
-        if "message" in rig.tick() and rig.ups() == {"0": 1, "1": 1}:
-            break
-    assert rig.ups() == {"0": 1, "1": 1}
+    _both_back(rig)
 
 
 def test_nvml_is_not_closed_under_a_call(start: Start) -> None:
@@ -290,11 +288,7 @@ def test_nvml_is_not_closed_under_a_call(start: Start) -> None:
     assert answer["reason"] == "stuck"
     assert rig.counts()["nvmlShutdown"] == 0
     rig.change(gpu1__nvmlDeviceGetPowerUsage__hang=None)
-    for _ in range(100):
-        rig.tick()
-        if rig.ups() == {"0": 1, "1": 1}:
-            break
-    assert rig.ups() == {"0": 1, "1": 1}
+    _both_back(rig)
     assert rig.counts()["nvmlShutdown"] == 1
 
 

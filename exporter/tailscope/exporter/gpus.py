@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from tailscope.address import parse_url
+from tailscope.address import parse_url, server_name
 from tailscope.errors import UsageError
 from tailscope.exporter.poller import Source
 from tailscope.records.samples import Sample
+
+if TYPE_CHECKING:
+    from tailscope.exporter.sources.dcgm import DcgmSource
 
 DCGM_URL = "http://127.0.0.1:9400/metrics"
 """Where dcgm-exporter listens unless it is told otherwise."""
@@ -73,20 +77,21 @@ def gpu_sources(
         found.append(nvml)
         boards, activities = nvml.boards, nvml.activities
     if choice is not GpuChoice.NVML:
-        # Imported only where they are wanted.
-        from tailscope.exporter.sources.dcgm import DcgmSource
         from tailscope.exporter.sources.dcgmbeside import DcgmBeside, Uuids
 
         url = dcgm_url or DCGM_URL
 
         def make(only: Uuids | None) -> DcgmSource:
+            # Imported only where it is wanted: where GPM works, nobody reads a dcgm-exporter.
+            from tailscope.exporter.sources.dcgm import DcgmSource
+
             return DcgmSource(
                 url, deadline=deadline, longest=longest, keep=keep, activity_only_for=only
             )
 
         found.append(
             DcgmBeside(
-                make(None).name,
+                f"dcgm:{server_name(url)}",
                 make,
                 boards=boards,
                 activities=activities or frozenset,

@@ -6,11 +6,14 @@ import logging
 import time
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tailscope.catalogue import METRICS, PREFIX
 from tailscope.exporter.exposition import Line, Lines, series
-from tailscope.exporter.health import SourceError
-from tailscope.exporter.sources.dcgm import ACTIVITY, HEALTH, DcgmSource
+from tailscope.exporter.health import NothingThere, SourceError
+
+if TYPE_CHECKING:
+    from tailscope.exporter.sources.dcgm import DcgmSource
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class DcgmBeside:
         self._need = Need.NOTHING
         self._source: DcgmSource | None = None
         self._answers = False
+        self._proven = False
         self.hidden = not told
 
     def read(self) -> str:
@@ -73,6 +77,7 @@ class DcgmBeside:
 
         Raises:
             SourceError: If it is needed and cannot be read.
+            NothingThere: If nobody named it, and something else answers in its place.
         """
         self._answers = False
         self._become(self._needed())
@@ -81,11 +86,15 @@ class DcgmBeside:
         try:
             message = self._source.read()
         except SourceError as error:
-            if self._told or error.reason not in _NOBODY:
-                self.hidden = False
+            if self._told or self._proven:
                 raise
-            return f"{error}; it would have the activity of GPUs without GPM"
-        self._answers, self.hidden = True, False
+            if error.reason in _NOBODY:
+                return f"{error}; it would have the activity of GPUs without GPM"
+            self.hidden = False
+            # At a port that nobody named may be anything.
+            raise NothingThere(error.reason, str(error)) from None
+        self._answers = self._proven = True
+        self.hidden = False
         return message
 
     def _needed(self) -> Need:
@@ -127,6 +136,8 @@ class DcgmBeside:
         return found
 
     def _infos(self, source: DcgmSource) -> list[Line]:
+        from tailscope.exporter.sources.dcgm import ACTIVITY, HEALTH
+
         indices = source.indices
         readings = (HEALTH, ACTIVITY) if self._need is Need.ALL else (ACTIVITY,)
         return [
