@@ -94,6 +94,30 @@ def test_a_gauge_that_is_declared_a_counter_is_a_gauge() -> None:
     assert reader.resets == 0
 
 
+@pytest.mark.parametrize(
+    ("family", "metric", "numbers_of"),
+    [
+        ("num_requests_running", "requests_running", {-1: None, 0: 0, 3: 3}),
+        ("kv_cache_usage_perc", "kv_cache_usage_ratio", {-1: None, 0.5: 0.5, 1.02: 1, 45: None}),
+    ],
+)
+def test_what_cannot_be_is_left_out(
+    family: str, metric: str, numbers_of: Mapping[float, float | None]
+) -> None:
+    for raw, expected in numbers_of.items():
+        page = f"vllm:{family} {raw}\nvllm:num_requests_waiting 1\n"
+        assert numbers("vllm", page).get((metric, "")) == expected
+    # What one rank cannot be is not added to the others.
+    page = f'vllm:{family}{{engine="0"}} -7\nvllm:{family}{{engine="1"}} 0.5\n'
+    assert numbers("vllm", page) == {(metric, "1"): 0.5}
+
+
+@pytest.mark.parametrize(("used", "ratio"), [(50, 0.5), (101, 1.0), (120, None)])
+def test_a_share_that_is_computed_cannot_be_more_than_all(used: int, ratio: float | None) -> None:
+    page = f"trtllm_kv_cache_used_blocks {used}\ntrtllm_kv_cache_max_blocks 100\n"
+    assert numbers("trtllm", page).get(("kv_cache_usage_ratio", "")) == ratio
+
+
 # Who it is
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tailscope.catalogue import METRICS, Engine
 from tailscope.catalogue.upstream import Derived, Operation
 from tailscope.exporter.mapping import operand_name
+from tailscope.exporter.merge import share
 from tailscope.exporter.reading import Key
 
 _RANK = 3
@@ -85,7 +86,7 @@ def _result(operation: Operation, values: Sequence[float]) -> float | None:
         case Operation.PRODUCT:
             return math.prod(values)
         case Operation.RATIO:
-            return values[0] / values[1] if values[1] > 0 else None
+            return share(values[0] / values[1]) if values[1] > 0 else None
         case Operation.DIFFERENCE:
             # Two gauges are not read at the same moment.
             return max(0.0, values[0] - math.fsum(values[1:]))

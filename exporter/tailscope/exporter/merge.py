@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tailscope.catalogue import Across
+from tailscope.catalogue.gpu import ROUNDING
 from tailscope.exporter.carry import SUM
 from tailscope.exporter.reading import Buckets
 
@@ -33,6 +34,11 @@ def one(
     if len(numbers) == 1 or min(shares) <= 0:
         return math.fsum(numbers) / len(numbers)
     return math.fsum(map(float.__mul__, numbers, shares)) / math.fsum(shares)
+
+
+def share(number: float) -> float | None:
+    """Return a share of a whole; None if it is more than that by more than rounding."""
+    return min(number, 1.0) if 0 <= number <= ROUNDING else None
 
 
 def buckets(parts: Mapping[str, float]) -> Buckets | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tailscope.catalogue import Across, Engine, Kind
+from tailscope.catalogue import METRICS, Across, Engine, Kind, Unit
 from tailscope.exporter.derive import derive
-from tailscope.exporter.mapping import Series
-from tailscope.exporter.merge import Origin, added, buckets, one
+from tailscope.exporter.mapping import Measure, Series
+from tailscope.exporter.merge import Origin, added, buckets, one, share
 from tailscope.exporter.past import Past
 from tailscope.exporter.reading import Buckets, Key, Reading
 from tailscope.exporter.select import select
 from tailscope.exporter.seriestext import SeriesText
+
+_RATIOS = frozenset(name for name, metric in METRICS.items() if metric.unit is Unit.RATIO)
 
 
 class Normaliser:
@@ -75,8 +77,8 @@ class Normaliser:
             if measure.kind is Kind.HISTOGRAM:
                 if (whole := buckets(totals)) is not None:
                     histograms.setdefault(key, []).append(whole)
-            elif "" in totals:
-                numbers.setdefault(key, []).append((series.origin, totals[""]))
+            elif "" in totals and (number := _possible(measure, totals[""])) is not None:
+                numbers.setdefault(key, []).append((series.origin, number))
         self.resets += reset
         self._past.add_gone({series.key for series in found}, numbers, histograms)
         merged = _merged(numbers, measures)
@@ -89,6 +91,18 @@ class Normaliser:
                 if (whole := added(parts)) is not None
             },
         )
+
+
+def _possible(measure: Measure, number: float) -> float | None:
+    """Return a number, unless it cannot be: a count below 0, a share above 1.
+
+    Gauges that are added to and taken from lose count, and -1 stands for "not known".
+    """
+    if number < 0:
+        return None
+    if measure.name in _RATIOS:
+        return share(number)
+    return number
 
 
 def _merged(
