@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
+from tailscope.triage.phrase import OTHERS as OTHERS
+from tailscope.triage.phrase import UNKNOWN as UNKNOWN
 from tailscope.triage.stages import WHOLE
-
-UNKNOWN = "unknown"
-OTHERS = "other tenants"
 
 COLOURS = (
     "#3182BD",  # blue

@@ -13,7 +13,7 @@ from tailscope.triage.diagnosis import Diagnosis, Graded
 from tailscope.triage.fixes import Quantiles
 from tailscope.triage.words import percent, seconds
 
-LANGUAGES = {"vllm": "bash", "sglang": "bash", "gateway": "yaml"}
+LANGUAGES = {"vllm": "bash", "sglang": "bash", "gateway": "text"}
 """How the settings of each are shown."""
 
 
@@ -69,7 +69,7 @@ def _card(context: Context, one: Graded, number: int) -> None:
         st.caption(say("fixes.grade", grade=one.grade, server=plain(one.server)))
         for name, text in one.config.items():
             st.markdown(say("fixes.config", name=plain(name)))
-            st.code(text, language=LANGUAGES.get(name, "bash"), wrap_lines=True)
+            st.code(translated(text), language=LANGUAGES.get(name, "bash"), wrap_lines=True)
         context.link("comparison", say("fixes.check"), ":material/compare_arrows:")
 
 

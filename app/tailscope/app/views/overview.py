@@ -73,8 +73,8 @@ def _sentence(finding: Finding) -> DeltaGenerator:
         for icon, text in zip(_ICONS, slowness(finding), strict=False):
             st.markdown(f":material/{icon}: {plain(translated(text))}")
         place = st.empty()
-        for text in health(finding.gpus, finding.window.start_ns):
-            st.markdown(f":material/memory: {plain(translated(text))}")
+        for trouble in health(finding.gpus, finding.window.start_ns):
+            st.markdown(f":material/memory: {plain(translated(trouble))}")
         for note in notes(finding):
             st.caption(f":material/info: {plain(translated(note))}")
         verdicts.method()
