@@ -15,7 +15,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from tailscope.triage.phrase import Phrase
+from tailscope.triage.phrase import OTHERS, UNKNOWN, Phrase
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "简体中文"}
 DEFAULT = "en"
@@ -23,6 +23,9 @@ PARAMETER = "lang"
 """Name of the language in the address of a page."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
+_SLOT = re.compile(r"(\{\w+\})")
+_SEAM = re.compile("[\u4e00-\u9fff][A-Za-z0-9<]|[A-Za-z0-9%][\u4e00-\u9fff]")
+_NO_TENANT: Mapping[str, str] = {UNKNOWN: "unknown", OTHERS: "others"}
 _FOLDER = Path(__file__).parent
 
 
@@ -73,14 +76,20 @@ def say(key: str, /, **values: object) -> str:
     Raises:
         KeyError: If the catalogue has no such key.
     """
-    text = catalogue()[key][language() != DEFAULT]
+    chinese = language() != DEFAULT
+    text = catalogue()[key][chinese]
     if not values:
         return text
-    return text.format(**{name: _told(value) for name, value in values.items()})
+    if chinese:
+        return _spaced(text, {name: in_chinese(value) for name, value in values.items()})
+    return text.format(**values)
 
 
-def _told(value: object) -> object:
-    return translated(value) if isinstance(value, Phrase) else value
+def tenant(name: str) -> str:
+    """What stands for the name of a tenant in tables and charts."""
+    if name in _NO_TENANT:
+        return say(f"tenant.{_NO_TENANT[name]}")
+    return name
 
 
 def translated(text: str) -> str:
@@ -96,4 +105,14 @@ def in_chinese(text: object) -> str:
         glue = _written()["glue"].get(text.glue, text.glue)
         return glue.join(map(in_chinese, text.parts))
     template = sentences().get(text.template, text.template)
-    return template.format(**{name: in_chinese(value) for name, value in text.values.items()})
+    return _spaced(template, {name: in_chinese(value) for name, value in text.values.items()})
+
+
+def _spaced(template: str, values: Mapping[str, str]) -> str:
+    """Fill the slots; a blank sets Latin letters and digits apart from the Chinese beside them."""
+    found = ""
+    for part in _SLOT.split(template):
+        more = values[part[1:-1]] if _SLOT.fullmatch(part) else part
+        seam = f"{found[-1:]}{more[:1]}"
+        found += f" {more}" if _SEAM.fullmatch(seam) else more
+    return found

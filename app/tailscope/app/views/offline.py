@@ -11,6 +11,7 @@ from tailscope.app.context import REQUEST, Context
 from tailscope.app.empty import missing
 from tailscope.app.palette import TenantColours
 from tailscope.app.text import plain, say, translated
+from tailscope.app.text import tenant as named_so
 from tailscope.triage.diagnosis import Diagnosis, Offline
 from tailscope.triage.identity import keys
 from tailscope.triage.stages import floats, named
@@ -44,7 +45,9 @@ def _relief(found: Offline) -> None:
     if not found.relief:
         st.caption(say("offline.no_relief"))
     for name, share in found.relief.items():
-        st.markdown(say("offline.gives", name=plain(name), share=percent(max(share, 0.0))))
+        st.markdown(
+            say("offline.gives", name=plain(named_so(name)), share=percent(max(share, 0.0)))
+        )
 
 
 def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantColours) -> None:
@@ -61,7 +64,7 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
             {
                 "low": 10 ** edges[:-1],
                 "high": 10 ** edges[1:],
-                "tenant": name,
+                "tenant": named_so(name),
                 "requests": np.histogram(logs[tenant[known].eq(name)], edges)[0],
             }
         )
@@ -105,7 +108,7 @@ def _outliers(context: Context, diagnosis: Diagnosis, found: Offline) -> None:
         pd.DataFrame(
             {
                 "request": frame["request_id"].fillna(keys(frame)).tolist(),
-                "tenant": [one.tenant for one in shown],
+                "tenant": [named_so(one.tenant) for one in shown],
                 "seconds": [one.seconds for one in shown],
                 "usual": [one.usual for one in shown],
                 "why": [translated(one.reason) for one in shown],

@@ -83,7 +83,10 @@ def _sentence(finding: Finding) -> DeltaGenerator:
 
 def _tiles(context: Context, finding: Finding) -> None:
     with st.grid(6, min_column_width=124, gap="small"):
-        for label, values in (("total", finding.latency.total), ("TTFT", finding.latency.ttft)):
+        for label, values in (
+            (say("stage.total"), finding.latency.total),
+            ("TTFT", finding.latency.ttft),
+        ):
             for name in LEVELS:
                 _tile(f"{name} {label}", values, name)
 

@@ -9,6 +9,7 @@ from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.export import download, download_json, rare
 from tailscope.app.text import plain, say
+from tailscope.app.text import tenant as named_so
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.diagnosis import Diagnosis, Matrix
 from tailscope.triage.report import report
@@ -91,7 +92,7 @@ def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
     others = "" if one.change is None else f"{one.change.others:.1f}"
     return say(
         "tenants.stretch",
-        name=plain(one.name),
+        name=plain(named_so(one.name)),
         begin=clock(stretch[0]),
         end=clock(stretch[1]),
         lift=f"{one.lift or 0:.1f}",
