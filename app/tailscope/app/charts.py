@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from tailscope.app.access import single
 from tailscope.app.palette import ACCENT, GREY, OTHERS, UNKNOWN, TenantColours
 from tailscope.app.text import say
 from tailscope.app.text import tenant as named_so
@@ -83,8 +84,8 @@ def _points(frame: pd.DataFrame, measure: str, tenants: list[str]) -> pd.DataFra
             "tenant": tenant.where(tenant.isin([*tenants, UNKNOWN]), OTHERS).map(named_so),
             "name": tenant.map(named_so),
             "request": frame["request_id"].fillna(frame["span_id"]).fillna(say("chart.no_id")),
-            "input_tokens": frame["input_tokens"],
-            "output_tokens": frame["output_tokens"],
+            "input_tokens": frame["input_tokens"].where(single(frame)),
+            "output_tokens": frame["output_tokens"].where(single(frame)),
         }
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from tailscope.app.access import single
 from tailscope.app.palette import GREY, OTHERS, STAGE_OPACITY, UNKNOWN, TenantColours
 from tailscope.app.text import say
 from tailscope.app.text import tenant as named_so
@@ -33,8 +34,8 @@ def bars(around: Neighbourhood, tenants: list[str]) -> pd.DataFrame:
             # A free row sets the request apart from those beside it.
             "rank": [0, *range(2, len(frame) + 1)],
             "request": frame["request_id"].fillna(frame["span_id"]).fillna(say("chart.no_id")),
-            "input_tokens": frame["input_tokens"],
-            "output_tokens": frame["output_tokens"],
+            "input_tokens": frame["input_tokens"].where(single(frame)),
+            "output_tokens": frame["output_tokens"].where(single(frame)),
         }
     )
     found = intervals(frame, origin).merge(rows, left_on="row", right_index=True)

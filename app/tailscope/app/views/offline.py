@@ -9,7 +9,7 @@ import streamlit as st
 
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.empty import missing
-from tailscope.app.palette import TenantColours
+from tailscope.app.palette import OTHERS, TenantColours
 from tailscope.app.text import plain, say, translated
 from tailscope.app.text import tenant as named_so
 from tailscope.triage.diagnosis import Diagnosis, Offline
@@ -18,6 +18,7 @@ from tailscope.triage.stages import floats, named
 from tailscope.triage.words import percent, seconds
 
 BINS = 60
+_LISTED = 100
 
 
 def draw(context: Context) -> None:
@@ -99,10 +100,10 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
 
 def _outliers(context: Context, diagnosis: Diagnosis, found: Offline) -> None:
     st.subheader(say("offline.outliers"), help=say("offline.outliers_help"))
-    if not found.outliers:
+    shown = [one for one in found.outliers if one.tenant != OTHERS][:_LISTED]
+    if not shown:
         st.caption(say("offline.no_outliers"))
         return
-    shown = found.outliers[:100]
     frame = diagnosis.frame.iloc[[one.row for one in shown]]
     st.dataframe(
         pd.DataFrame(

@@ -9,6 +9,7 @@ from tailscope.app import account, strips, tables
 from tailscope.app import timeline as drawing
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.palette import UNKNOWN, shown
+from tailscope.app.roles import OPERATOR
 from tailscope.app.source import Loaded
 from tailscope.app.text import plain, say, tenant, translated
 from tailscope.triage.coincidence import beside as compared
@@ -114,6 +115,8 @@ def _hardware(context: Context, around: Neighbourhood, length: float) -> None:
     samples = context.source.samples(strips.METRICS, *strips.span(origin, length))
     for strip in strips.STRIPS:
         server = "" if strip is strips.GPU else _text(row, "server")
+        if not server and strip is not strips.GPU and context.source.viewer != OPERATOR:
+            continue  # all engines would be drawn, those of others among them
         points = strips.lines(samples, strip, origin, length, server)
         if not points.empty:
             st.altair_chart(

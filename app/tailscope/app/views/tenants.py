@@ -13,7 +13,7 @@ from tailscope.app.text import tenant as named_so
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.diagnosis import Diagnosis, Matrix
 from tailscope.triage.report import report
-from tailscope.triage.stages import rows
+from tailscope.triage.stages import named, rows
 from tailscope.triage.verdict import Suspect
 from tailscope.triage.words import clock
 
@@ -122,5 +122,8 @@ def _export(context: Context, diagnosis: Diagnosis) -> None:
         shape = report(diagnosis)
     # Single requests are nobody's aggregates.
     shape["slow"] = {name: value for name, value in shape["slow"].items() if name != "slowest"}
-    few = rare([(load.name, load.requests) for load in context.finding.tenants])
+    if "offline" in shape:
+        shape["offline"].pop("outliers", None)
+    frame = diagnosis.frame
+    few = rare(named(frame, "tenant"), context.question.scope.window(frame))
     download_json("report", shape, few)
