@@ -17,7 +17,17 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from tailscope.app import access, account, blame, causes, export, heatmap, strips, waterfall
+from tailscope.app import (
+    access,
+    account,
+    blame,
+    causes,
+    export,
+    heatmap,
+    strips,
+    verdicts,
+    waterfall,
+)
 from tailscope.app.access import masked
 from tailscope.app.box import Box
 from tailscope.app.pages import PAGES
@@ -26,7 +36,9 @@ from tailscope.app.roles import Roles, Viewer
 from tailscope.app.source import Question, Source
 from tailscope.errors import UsageError
 from tailscope.records.record import RequestRecord
+from tailscope.triage.cause import Cause
 from tailscope.triage.diagnosis import Diagnosis
+from tailscope.triage.hardware import Trouble
 from tailscope.triage.identity import find, keys
 from tailscope.triage.scope import Scope
 from tests import recorded
@@ -453,6 +465,35 @@ def test_a_tenant_sees_others_only_on_engines_that_it_uses() -> None:
     assert "globex-lora" not in set(seen["model"])
     assert set(seen["tenant"]) == {"acme", "other tenants"}
     assert masked(both, Viewer("nobody")).empty
+
+
+# What the pages explain
+
+
+def test_every_cause_and_trouble_has_its_runbook() -> None:
+    folder = Path(__file__).parents[1] / "docs" / "runbooks"
+    assert set(Cause) - set(verdicts.RUNBOOKS) == {Cause.GPU, Cause.UNEXPLAINED}
+    assert set(verdicts.GPU_RUNBOOKS) == set(Trouble)
+    for name in (*verdicts.RUNBOOKS.values(), *verdicts.GPU_RUNBOOKS.values()):
+        assert (folder / f"{name}.md").is_file(), name
+
+
+@pytest.mark.parametrize("page", ["overview", "request", "tenants", "comparison", "offline"])
+def test_every_verdict_says_how_it_was_computed(open_page: Open, shop: Path, page: str) -> None:
+    test = open_page(
+        shop,
+        page=page,
+        window="all",
+        live="false",
+        request="tail-0216-umbrella",
+        offline="initech",
+        changed=str(int(Source(shop).window(None).frame["arrived_ns"].median()) // 10**9),
+        settings_of={"runbooks": "https://docs.example.com/runbooks"},
+    )
+    sent_ = b"".join(sent(test.main))
+    assert b"How was this computed" in sent_
+    if page in ("overview", "tenants"):
+        assert b"https://docs.example.com/runbooks/TailscopeQueueSaturated.md" in sent_
 
 
 # What is derived

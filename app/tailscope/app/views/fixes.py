@@ -26,6 +26,7 @@ def draw(context: Context) -> None:
         with st.container(border=True):
             verdicts.show(diagnosis)
             st.markdown(_state(diagnosis, tried))
+            verdicts.runbook(context, diagnosis)
             verdicts.method("replay", "grade")
         for number, one in enumerate(fix for fix in tried if fix.fix.helps):
             _card(context, one, number)

@@ -19,7 +19,10 @@ from tailscope.triage.words import moment, percent
 _LOOK_NS = 300 * 10**9
 """Samples of so long are looked at, to say where they come from."""
 
-TERMS = ("ttft", "total", "excess", "ledger", "removal", "lift", "grade", "victims", "sm", "dram")
+TERMS = (
+    *("ttft", "total", "excess", "censored", "ledger", "removal", "lift", "grade", "victims"),
+    *("fidelity", "epoch", "knee", "headroom", "sm", "dram"),
+)
 
 
 def draw(context: Context) -> None:

@@ -12,6 +12,7 @@ from tailscope.app.empty import missing
 from tailscope.app.palette import OTHERS, TenantColours
 from tailscope.app.text import plain, say, translated
 from tailscope.app.text import tenant as named_so
+from tailscope.app.verdicts import method
 from tailscope.triage.diagnosis import Diagnosis, Offline
 from tailscope.triage.identity import keys
 from tailscope.triage.stages import floats, named
@@ -37,6 +38,7 @@ def draw(context: Context) -> None:
             missing("offline.none")
             return
         _relief(found)
+        method("removal", "offline", "replay")
         _distribution(diagnosis.frame, names, context.colours)
         _outliers(context, diagnosis, found)
 

@@ -62,8 +62,7 @@ def draw(context: Context) -> None:
 def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> None:
     with place.container():
         verdicts.show(diagnosis)
-        if diagnosis.cause is not None:
-            verdicts.runbook(context, diagnosis.cause.cause)
+        verdicts.runbook(context, diagnosis)
 
 
 def _sentence(finding: Finding) -> DeltaGenerator:

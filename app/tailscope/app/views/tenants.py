@@ -34,6 +34,7 @@ def draw(context: Context) -> None:
             verdicts.show(diagnosis)
             if not diagnosis.verdict:
                 st.markdown(say("overview.none_slow"))
+            verdicts.runbook(context, diagnosis)
             verdicts.method("ledger", "removal", "lift", "accused", "grade")
         _removal(context, diagnosis)
         for one in diagnosis.matrices:
