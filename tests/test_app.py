@@ -329,14 +329,18 @@ def test_a_request_shows_what_gpus_and_engine_did(open_page: Open, store: Path) 
     assert strips.lines(samples, strips.CACHE, origin, length, server).empty
 
 
-def test_without_gpu_samples_the_request_says_how_to_get_them(open_page: Open, store: Path) -> None:
+def test_without_gpu_samples_the_request_says_how_to_get_them(
+    open_page: Open, store: Path, tmp_path: Path
+) -> None:
     said = words(open_page(store, window="all", request="tail-0216-umbrella"))
     assert "No GPU activity is stored for this time." in said
     assert "By GPU" not in said
     assert "tailscope exporter --gpu auto" in said
     curves = {name: curve for name, curve in BUSY.items() if "sm_active" not in name[0]}
-    with_gpus(store, Board(0, curves))
-    said = words(open_page(store, window="all", request="tail-0216-umbrella"))
+    # Another store: samples of a time long past are not read again.
+    other = recorded.store(tmp_path / "other", recorded.shifted(recorded.records(), ago=60))
+    with_gpus(other, Board(0, curves))
+    said = words(open_page(other, window="all", request="tail-0216-umbrella"))
     assert "No SM activity is stored for this time." in said
 
 

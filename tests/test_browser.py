@@ -39,9 +39,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(data: Path, log: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def running(
+    data: Path, log: Path, *flags: str, port: int | None = None
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run ``tailscope app`` and wait until it answers; yield its address."""
-    port = free_port()
+    port = port or free_port()
     command = [*process.TAILSCOPE, "app", "--data", str(data), "--port", str(port), *flags]
     with log.open("wb") as out:
         app = subprocess.Popen(

@@ -5,54 +5,100 @@ Streamlit's own login (OpenID Connect) says who somebody is; ``roles`` says what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitAuthError
 
 from tailscope.app.palette import OTHERS
-from tailscope.app.roles import OPERATOR, Roles, Viewer
+from tailscope.app.roles import EMAIL, OPERATOR, Roles, Viewer
 from tailscope.app.text import plain, say
 
 _IDS = ("span_id", "trace_id", "request_id", "session", "adapter")
 """What would tell one client of another tenant from the next."""
 
-
-def signed_in() -> str | None:
-    """E-mail address of whoever is logged in, if the provider has verified it; else None."""
-    if not st.user.get("is_logged_in") or st.user.get("email_verified") is False:
-        return None
-    return str(st.user.get("email") or "") or None
+_ENGINE = ("server", "model")
+"""What an engine is known by."""
 
 
-def admitted(roles: Path | None, identity: Callable[[], str | None] = signed_in) -> Viewer | None:
-    """Who looks; None where the page says why nobody may.
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who is logged in.
+
+    Attributes:
+        name: What the page calls somebody.
+        values: What the login says of the claim that counts.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+
+def login(claims: Mapping[str, Any], claim: str = EMAIL) -> Login | None:
+    """Read what the provider says of somebody; None if nobody is logged in, or not for certain.
 
     Args:
-        roles: The file; everybody is an operator without one.
-        identity: Address of whoever is logged in.
+        claims: The claims of the login, as ``st.user`` has them.
+        claim: The one that counts. An e-mail address that the provider calls unverified does not.
+    """
+    if not claims.get("is_logged_in"):
+        return None
+    email = str(claims.get("email") or "")
+    given = claims.get(claim) or ()
+    if claim == EMAIL and claims.get("email_verified") in (False, "false"):
+        given = ()
+    values = tuple(map(str, given)) if isinstance(given, list | tuple) else (str(given),)
+    return Login(email or str(claims.get("name") or claims.get("sub") or ""), values)
+
+
+def signed_in(claim: str) -> Login | None:
+    """Who is logged in here."""
+    return login(st.user.to_dict(), claim)
+
+
+def viewer(roles: Path | None) -> Viewer | None:
+    """Who looks, by the file as it is now; None if that one may see nothing.
 
     Raises:
         UsageError: If the file cannot be read.
     """
     if roles is None:
         return OPERATOR
-    known, email = Roles.read(roles), identity()
-    if email is None:
+    known = Roles.read(roles)
+    found = signed_in(known.claim)
+    return None if found is None else known.viewer(found.values)
+
+
+def admitted(roles: Path | None) -> Viewer | None:
+    """Who looks; None where the page says why nobody may.
+
+    Args:
+        roles: The file; everybody is an operator without one.
+
+    Raises:
+        UsageError: If the file cannot be read.
+    """
+    if roles is None:
+        return OPERATOR
+    known = Roles.read(roles)
+    found = signed_in(known.claim)
+    if found is None:
         st.subheader(say("access.title"), icon=":material/lock:")
         st.markdown(say("access.please"))
         if st.button(say("access.login"), type="primary", icon=":material/login:"):
             _login()
         return None
-    viewer = known.viewer(email)
-    if viewer is None:
-        st.error(say("access.refused", email=plain(email)), icon=":material/block:")
+    seen = known.viewer(found.values)
+    if seen is None:
+        st.error(say("access.refused", who=plain(found.name)), icon=":material/block:")
     with st.sidebar:
-        st.caption(say("access.who", email=plain(email)))
+        st.caption(say("access.who", who=plain(found.name)))
         st.button(say("access.logout"), on_click=st.logout, type="tertiary")
-    return viewer
+    return seen
 
 
 def _login() -> None:
@@ -63,9 +109,21 @@ def _login() -> None:
 
 
 def masked(frame: pd.DataFrame, viewer: Viewer) -> pd.DataFrame:
-    """The requests as somebody may see them: of other tenants without names and ids."""
+    """The requests as somebody may see them.
+
+    Of other tenants without names and ids, and only those on the engines that the viewer's own
+    requests ran on: no other could have slowed them, and a server or a model may name its owner.
+    """
     if viewer.tenant is None or frame.empty:
         return frame
-    own = frame["tenant"].eq(viewer.tenant).fillna(False)
+    own = frame["tenant"].eq(viewer.tenant).fillna(False).to_numpy(dtype=bool)
+    engine = pd.MultiIndex.from_frame(frame[list(_ENGINE)].astype("object").fillna(""))
+    near = own | engine.isin(engine[own])
+    frame, own = frame[near].reset_index(drop=True), own[near]
     hidden = {name: frame[name].where(own) for name in _IDS if name in frame}
-    return frame.assign(tenant=frame["tenant"].where(own, OTHERS), **hidden)
+    return frame.assign(tenant=frame["tenant"].astype("str").where(own, OTHERS), **hidden)
+
+
+def single(frame: pd.DataFrame) -> Any:
+    """Which requests may be looked at one by one: not those of the others of a tenant."""
+    return frame["tenant"].ne(OTHERS).fillna(True).to_numpy(dtype=bool)

@@ -10,7 +10,7 @@ import streamlit as st
 
 from tailscope.app.context import Context
 from tailscope.app.palette import GREY, UNKNOWN, TenantColours
-from tailscope.app.text import plain, say
+from tailscope.app.text import plain, say, tenant
 from tailscope.app.verdicts import method
 from tailscope.triage.identity import find
 from tailscope.triage.ledger import MECHANISMS, Ledger
@@ -66,7 +66,7 @@ def words(found: list[Entry], excess: float, own: str) -> str:
 
 def _clause(entry: Entry, excess: float, own: str) -> str:
     key = entry.who if not entry.how else f"by_{entry.how}"
-    who = say("account.siblings", name=entry.who) if entry.who == own else entry.who
+    who = say("account.siblings", name=entry.who) if entry.who == own else tenant(entry.who)
     if entry.who == UNKNOWN:
         who = say("account.unknown")
     share = percent(entry.seconds / excess) if excess > 0 else ""
@@ -84,8 +84,8 @@ def draw(context: Context, key: str) -> None:
         st.caption(say("account.outside" if at is None else "account.no_study"))
         return
     found, excess = entries(book), float(book.excess[0])
-    tenant = diagnosis.frame["tenant"].iloc[at]
-    st.markdown(plain(words(found, excess, "" if pd.isna(tenant) else str(tenant))))
+    own = diagnosis.frame["tenant"].iloc[at]
+    st.markdown(plain(words(found, excess, "" if pd.isna(own) else str(own))))
     if not found:
         return
     left, right = st.columns([3, 2])
@@ -116,7 +116,7 @@ def draw(context: Context, key: str) -> None:
 
 
 def _who(entry: Entry) -> str:
-    return entry.who if entry.how else say(f"account.who_{entry.who}")
+    return tenant(entry.who) if entry.how else say(f"account.who_{entry.who}")
 
 
 def _colour(entry: Entry, colours: TenantColours) -> str:

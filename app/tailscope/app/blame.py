@@ -10,7 +10,7 @@ import pandas as pd
 
 from tailscope.app.charts import Drawing, time_axis
 from tailscope.app.palette import GREY, OTHERS, TenantColours
-from tailscope.app.text import say
+from tailscope.app.text import say, tenant
 from tailscope.triage.diagnosis import Matrix
 from tailscope.triage.stages import floats, named
 from tailscope.triage.verdict import Suspect
@@ -50,8 +50,10 @@ def cells(found: Matrix) -> pd.DataFrame:
 def matrix(data: pd.DataFrame) -> Drawing:
     """Draw the matrix: victims in rows, those whose work held the engine in columns."""
     nobody = say("tenants.nobody")
-    victims = list(dict.fromkeys(data["victim"]))
-    shown = data.assign(worker=data["worker"].replace("", nobody))
+    shown = data.assign(
+        victim=data["victim"].map(tenant), worker=data["worker"].map(tenant).replace("", nobody)
+    )
+    victims = list(dict.fromkeys(shown["victim"]))
     base = alt.Chart(shown).encode(
         x=alt.X(
             "worker:N",
@@ -128,6 +130,7 @@ def removal(data: pd.DataFrame, colours: TenantColours) -> Drawing:
     """Draw the estimates: a bar for the ledger, a dot for the removal, a line for its band."""
     order = list(data["tenant"])
     domain, scale = colours.scale(order)
+    order, data = domain, data.assign(tenant=data["tenant"].map(tenant))
     y = alt.Y("tenant:N", sort=order, title=None)
     title = say("tenants.share")
     axis = alt.X("held:Q", title=title, scale=alt.Scale(domainMin=0))
@@ -167,11 +170,11 @@ def loads(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
         return pd.DataFrame(columns=["time", "tenant", "rate"])
     edges = np.linspace(arrived.min(), max(arrived.max(), arrived.min() + 10**9), BINS + 1)
     width = (edges[1] - edges[0]) / 1e9
-    tenant = named(frame, "tenant")
+    whose = named(frame, "tenant")
     times = pd.to_datetime(edges[:-1].astype(np.int64), utc=True)
     parts = []
     for name in names[:_LINES]:
-        mine = tenant.eq(name).to_numpy(dtype=np.bool_)
+        mine = whose.eq(name).to_numpy(dtype=np.bool_)
         summed = np.histogram(arrived[mine], edges, weights=tokens[mine])[0] / width
         parts.append(pd.DataFrame({"time": times, "tenant": name, "rate": summed}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -182,6 +185,7 @@ def load_lines(
 ) -> Drawing:
     """Draw the loads, with the stretch in which the first suspect's load stands out, if any."""
     domain, scale = colours.scale(list(dict.fromkeys(data["tenant"])))
+    data = data.assign(tenant=data["tenant"].map(tenant))
     lines = (
         alt.Chart(data)
         .mark_line(interpolate="step-after", strokeWidth=1.8)

@@ -8,8 +8,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from tailscope.app.access import single
 from tailscope.app.palette import ACCENT, GREY, OTHERS, UNKNOWN, TenantColours
 from tailscope.app.text import say
+from tailscope.app.text import tenant as named_so
 from tailscope.triage.finding import Finding
 from tailscope.triage.identity import keys
 from tailscope.triage.stages import STAGES, Flags, Floats, floats, named, rows
@@ -79,11 +81,11 @@ def _points(frame: pd.DataFrame, measure: str, tenants: list[str]) -> pd.DataFra
         {
             "time": pd.to_datetime(frame["arrived_ns"], utc=True),
             "seconds": floats(frame, measure),
-            "tenant": tenant.where(tenant.isin([*tenants, UNKNOWN]), OTHERS),
-            "name": tenant,
+            "tenant": tenant.where(tenant.isin([*tenants, UNKNOWN]), OTHERS).map(named_so),
+            "name": tenant.map(named_so),
             "request": frame["request_id"].fillna(frame["span_id"]).fillna(say("chart.no_id")),
-            "input_tokens": frame["input_tokens"],
-            "output_tokens": frame["output_tokens"],
+            "input_tokens": frame["input_tokens"].where(single(frame)),
+            "output_tokens": frame["output_tokens"].where(single(frame)),
         }
     )
 
@@ -125,7 +127,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _tenant(colours: TenantColours, data: pd.DataFrame, tenants: list[str]) -> alt.Color:
     present = set(data["tenant"])
-    names = [name for name in (*sorted(tenants), OTHERS, UNKNOWN) if name in present]
+    names = [name for name in (*sorted({*tenants, OTHERS}), UNKNOWN) if named_so(name) in present]
     domain, scale = colours.scale(names)
     return alt.Color(
         "tenant:N",

@@ -20,6 +20,7 @@ _HERE = Path(__file__).parent
 
 OPTIONS: Mapping[str, str] = {
     "browser.gatherUsageStats": "false",
+    "client.disableDataExport": "true",
     "client.toolbarMode": "viewer",
     "global.developmentMode": "false",
     "runner.fastReruns": "true",
@@ -29,7 +30,11 @@ OPTIONS: Mapping[str, str] = {
     "server.showEmailPrompt": "false",
     "theme.base": str(_HERE / "theme.toml"),
 }
-"""Streamlit's options. As flags they win over every configuration file of the user."""
+"""Streamlit's options. As flags they win over every configuration file of the user.
+
+Tables cannot be saved by Streamlit's own button, which would take single requests and the names of
+tenants with few of them along.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "streamlit", "run", str(_HERE / "main.py")]
     address = {"server.address": arguments.address, "server.port": str(arguments.port)}
     options = {**OPTIONS, **address}
+    if arguments.roles is not None:
+        options["client.showErrorDetails"] = "none"
     if arguments.secrets is not None:
         options["secrets.files"] = str(arguments.secrets.absolute())
     command += [f"--{name}={value}" for name, value in options.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from tailscope.app.controls import Choice
-from tailscope.app.palette import TenantColours
+from tailscope.app.palette import OTHERS, TenantColours
 from tailscope.app.settings import Settings
 from tailscope.app.source import Loaded, Question, Source
 from tailscope.triage.diagnosis import Diagnosis
@@ -51,8 +52,12 @@ class Context:
 
     @property
     def finding(self) -> Finding:
-        """The first part of the answer."""
-        return self.loaded.finding(self.question)
+        """The first part of the answer; of slow requests, those that the viewer may open."""
+        found = self.loaded.finding(self.question)
+        listed = tuple(one for one in found.slow.slowest if one.tenant != OTHERS)
+        if len(listed) == len(found.slow.slowest):
+            return found
+        return dataclasses.replace(found, slow=dataclasses.replace(found.slow, slowest=listed))
 
     def link(self, page: str, label: str, icon: str, **changes: str) -> None:
         """Draw a link to a page, with what is looked at now and some of it changed."""

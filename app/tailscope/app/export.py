@@ -11,9 +11,12 @@ import pandas as pd
 import streamlit as st
 
 from tailscope.app.text import say
+from tailscope.triage.stages import Flags
 
 FEWEST = 5
 """A tenant with fewer requests is not named: its numbers would be those of single requests."""
+
+_FORMULA = tuple("=+-@\t\r")
 
 HIDDEN = "hidden"
 """Stands for the name of a tenant that is not named."""
@@ -41,9 +44,20 @@ def nameless(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
-def rare(tenants: Sequence[tuple[str, int]]) -> frozenset[str]:
-    """Names of those with too few requests to be named."""
-    return frozenset(name for name, requests in tenants if requests < FEWEST)
+def rare(tenants: pd.Series[str], counted: Flags) -> frozenset[str]:
+    """Names of those with too few requests to be named.
+
+    Args:
+        tenants: Tenant of every request that was looked at.
+        counted: Which of them lie in the window.
+    """
+    requests = tenants[counted].value_counts()
+    return frozenset(str(name) for name in tenants.unique() if requests.get(name, 0) < FEWEST)
+
+
+def harmless(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: names come from clients."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def download(name: str, table: pd.DataFrame, requests: Sequence[int] | pd.Series[int]) -> None:
@@ -51,7 +65,7 @@ def download(name: str, table: pd.DataFrame, requests: Sequence[int] | pd.Series
     kept = anonymous(table, requests)
     st.download_button(
         say("export.csv"),
-        kept.to_csv(index=False).encode(),
+        kept.map(harmless).to_csv(index=False).encode(),
         file_name=f"tailscope-{name}.csv",
         mime="text/csv",
         type="tertiary",

@@ -11,6 +11,7 @@ import streamlit as st
 from tailscope.app.context import Context
 from tailscope.app.text import say, translated
 from tailscope.triage.diagnosis import Diagnosis
+from tailscope.triage.phrase import who
 from tailscope.triage.verdict import Suspect
 
 
@@ -36,7 +37,7 @@ def table(suspects: Sequence[Suspect]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "who": say(f"kind.{one.kind}", name=one.name),
+                "who": _who(one),
                 "verdict": say("findings.accused") if one.accused else say("findings.spared"),
                 "held_seconds": one.ledger_seconds,
                 "saved_seconds": one.removal_seconds,
@@ -48,6 +49,14 @@ def table(suspects: Sequence[Suspect]) -> pd.DataFrame:
             }
             for one in suspects
         ]
+    )
+
+
+def _who(one: Suspect) -> str:
+    return (
+        translated(who(one.name))
+        if one.kind == "tenant"
+        else say(f"kind.{one.kind}", name=one.name)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from tailscope.app import controls, empty, shared
 from tailscope.app.access import admitted
+from tailscope.app.access import viewer as allowed
 from tailscope.app.context import Context
 from tailscope.app.controls import Choice
 from tailscope.app.roles import OPERATOR, Viewer
@@ -32,6 +34,7 @@ from tailscope.errors import UsageError
 from tailscope.records.reader import ReaderError
 
 MIN_REFRESH = 5.0
+_LOG = logging.getLogger(__name__)
 
 _LOGO = Path(__file__).parent / "logo.svg"
 
@@ -105,12 +108,22 @@ def _opening(settings: Settings, key: str, pages: Pages) -> Callable[[], None]:
 def _page(settings: Settings, entry: Entry, pages: Pages) -> None:
     if settings.notice:
         st.info(plain(settings.notice), icon=":material/info:")
+    viewer: Viewer | None = None
     try:
         viewer = admitted(settings.roles)
         if viewer is not None:
             _admitted(settings, entry, pages, viewer)
     except (ReaderError, UsageError) as error:
+        _failed(error, viewer)
+
+
+def _failed(error: Exception, viewer: Viewer | None) -> None:
+    """Say what went wrong: to operators all of it, as paths are nobody else's business."""
+    if viewer == OPERATOR:
         st.error(plain(str(error)), icon=":material/error:")
+        return
+    _LOG.error("%s", error)
+    st.error(say("access.trouble"), icon=":material/error:")
 
 
 def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) -> None:
@@ -126,6 +139,8 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
     offered = loaded.names
 
     def refreshed() -> None:
+        if allowed(settings.roles) != viewer:
+            st.rerun()  # logged out elsewhere, or the file of roles has changed
         try:
             fresh = source.window(span.seconds, span.period)
             if fresh.names != offered:
@@ -133,7 +148,7 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
             colours.learn(fresh.names["tenant"])
             _body(Context(settings, source, fresh, choice, colours, pages), entry)
         except ReaderError as error:
-            st.error(plain(str(error)), icon=":material/error:")
+            _failed(error, viewer)
 
     every = max(MIN_REFRESH, loaded.pause)
     st.fragment(refreshed, run_every=every if choice.live and entry.live else None)()
@@ -142,7 +157,10 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
 def _body(context: Context, entry: Entry) -> None:
     source, loaded = context.source, context.loaded
     if loaded.frame.empty and source.span() is None:
-        empty.no_records(source.directories, source.exists())
+        if source.viewer == OPERATOR:
+            empty.no_records(source.directories, source.exists())
+        else:
+            st.subheader(say("empty.title"), icon=":material/hourglass_empty:")
         _troubles(source)
         if entry.bare:
             entry.draw(context)
@@ -163,7 +181,8 @@ def _any(loaded: Loaded, choice: Choice) -> bool:
 def _troubles(source: Source) -> None:
     """Say so where Prometheus does not answer."""
     if source.prometheus is not None and (why := source.prometheus.trouble):
-        st.warning(
-            say("health.prometheus_fails", url=plain(source.prometheus.url), why=plain(why)),
-            icon=":material/cloud_off:",
-        )
+        said = say("health.prometheus_silent")
+        if source.viewer == OPERATOR:
+            url = plain(source.prometheus.url)
+            said = say("health.prometheus_fails", url=url, why=plain(why))
+        st.warning(said, icon=":material/cloud_off:")

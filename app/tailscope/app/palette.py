@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
+from tailscope.app.text import tenant
+from tailscope.triage.phrase import OTHERS as OTHERS
+from tailscope.triage.phrase import UNKNOWN as UNKNOWN
 from tailscope.triage.stages import WHOLE
-
-UNKNOWN = "unknown"
-OTHERS = "other tenants"
 
 COLOURS = (
     "#3182BD",  # blue
@@ -57,8 +57,8 @@ class TenantColours:
         return COLOURS[self._order.index(name) % len(COLOURS)]
 
     def scale(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Domain and range of a chart's colour scale."""
-        return list(names), [self.colour(name) for name in names]
+        """Domain and range of a chart's colour scale, with the names as they are shown."""
+        return [tenant(name) for name in names], [self.colour(name) for name in names]
 
 
 def shown(names_by_load: Sequence[str]) -> list[str]:

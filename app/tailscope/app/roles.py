@@ -6,15 +6,25 @@ A file says so, by the e-mail address that the login has verified::
 
     [tenants]
     "bob@example.com" = "acme"
+
+or by another claim of the login, which may hold several values::
+
+    claim = "groups"
+    operators = ["sre"]
+
+    [tenants]
+    "team-acme" = "acme"
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tailscope.errors import UsageError
+from tailscope.triage.phrase import OTHERS, UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class Viewer:
 
 
 OPERATOR = Viewer()
+EMAIL = "email"
+"""The claim that is looked at where the file names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +48,14 @@ class Roles:
     """What a file of roles says.
 
     Attributes:
-        operators: E-mail addresses of those who see everything.
-        tenants: E-mail address to the tenant that it may see.
+        operators: E-mail addresses, or other values of the claim, of those who see everything.
+        tenants: Value of the claim to the tenant that it may see.
+        claim: The claim of the login that says who somebody is.
     """
 
     operators: frozenset[str]
     tenants: dict[str, str]
+    claim: str = EMAIL
 
     @classmethod
     def read(cls, path: Path) -> Roles:
@@ -54,7 +68,20 @@ class Roles:
             given = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UsageError(f"--roles {path}: it is no readable TOML file ({error})") from None
+        if unknown := set(given) - {"operators", "tenants", "claim"}:
+            raise UsageError(
+                f"--roles {path}: {min(unknown)} is no key of it; there are claim, operators and "
+                "tenants"
+            )
         operators, tenants = given.get("operators", []), given.get("tenants", {})
+        claim = given.get("claim", EMAIL)
+        if not isinstance(claim, str) or not claim:
+            raise UsageError(f"--roles {path}: claim = {claim!r}: it is a name such as groups")
+        if taken := {OTHERS, UNKNOWN} & set(map(str, tenants.values())):
+            raise UsageError(
+                f"--roles {path}: {min(taken)!r} stands for requests of others; it is no tenant "
+                "that somebody may be"
+            )
         if not isinstance(operators, list) or not isinstance(tenants, dict):
             raise UsageError(
                 f"--roles {path}: `operators` is a list of addresses, `tenants` a table of address "
@@ -63,11 +90,17 @@ class Roles:
         return cls(
             frozenset(str(one).lower() for one in operators),
             {str(who).lower(): str(tenant) for who, tenant in tenants.items()},
+            claim,
         )
 
-    def viewer(self, email: str) -> Viewer | None:
-        """What an address may see; None if nothing."""
-        name = email.lower()
-        if name in self.operators:
+    def viewer(self, values: Iterable[str]) -> Viewer | None:
+        """What somebody may see; None if nothing.
+
+        Args:
+            values: What the login says of the claim. Those of several tenants see none of them.
+        """
+        names = {value.lower() for value in values}
+        if names & self.operators:
             return OPERATOR
-        return Viewer(self.tenants[name]) if name in self.tenants else None
+        tenants = {self.tenants[name] for name in names if name in self.tenants}
+        return Viewer(tenants.pop()) if len(tenants) == 1 else None

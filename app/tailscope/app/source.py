@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from tailscope.app.access import masked
+from tailscope.app.access import masked, single
 from tailscope.app.gpus import examined
 from tailscope.app.prometheus import Prometheus
 from tailscope.app.roles import OPERATOR, Viewer
@@ -193,7 +193,7 @@ class Source:
         self.prometheus = prometheus
         self._reader = Stores(found)
         self._series = Series(self._reader, prometheus)
-        self._viewer = viewer
+        self.viewer = viewer
         self._now = now
         self._clock = clock
         self._kept: OrderedDict[_Key, Loaded] = OrderedDict()
@@ -269,7 +269,7 @@ class Source:
         return loaded
 
     def _requests(self, start_ns: int, end_ns: int) -> pd.DataFrame:
-        return masked(self._reader.window(start_ns, end_ns), self._viewer)
+        return masked(self._reader.window(start_ns, end_ns), self.viewer)
 
     def samples(self, metrics: tuple[str, ...], start_ns: int, end_ns: int) -> pd.DataFrame:
         """Samples of engines and GPUs, each with its ``origin``; those of the past are read once.
@@ -310,7 +310,7 @@ class Source:
         """
         position = find(loaded.frame, text)
         if position is not None:
-            return neighbours(loaded.frame, position)
+            return _around(loaded.frame, position)
         arrived = arrival(text)
         if arrived is None:
             return None
@@ -322,7 +322,14 @@ class Source:
         end = arrived + max(int(seconds * 1e9), 1)
         frame = self._requests(max(arrived - LOOKBACK_NS, 0), end)
         position = find(frame, text)
-        return None if position is None else neighbours(frame, position)
+        return None if position is None else _around(frame, position)
+
+
+def _around(frame: pd.DataFrame, position: int) -> Neighbourhood | None:
+    """One request and those beside it; None where it is not to be looked at by itself."""
+    if not single(frame.iloc[[position]])[0]:
+        return None
+    return neighbours(frame, position)
 
 
 def _files(folder: Path) -> frozenset[tuple[str, int]] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tailscope.app.text import say
+from tailscope.app.text import say, tenant
 from tailscope.triage.finding import Finding
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.quantiles import LEVELS, Quantile, Quantiles
@@ -89,7 +89,7 @@ def by_tenant(finding: Finding, suspects: Sequence[Suspect] = ()) -> pd.DataFram
     return pd.DataFrame(
         [
             {
-                "tenant": load.name,
+                "tenant": tenant(load.name),
                 "requests": load.requests,
                 "slow": load.slow,
                 **_levels(load.total),
@@ -154,7 +154,7 @@ def slow_requests(finding: Finding) -> pd.DataFrame:
         [
             {
                 "request": request.name,
-                "tenant": request.tenant,
+                "tenant": tenant(request.tenant),
                 "arrived": pd.Timestamp(request.arrived_ns, tz="UTC"),
                 "total": request.total_seconds,
                 "excess": request.excess_seconds,
@@ -196,7 +196,8 @@ def slow_requests_columns(finding: Finding) -> dict[str, Any]:
 
 def beside(around: Neighbourhood) -> pd.DataFrame:
     """Who held the batch beside one request."""
-    return held_by_tenant(around)[["tenant", "requests", "held_waiting_seconds", "held_seconds"]]
+    held = held_by_tenant(around)[["tenant", "requests", "held_waiting_seconds", "held_seconds"]]
+    return held.assign(tenant=held["tenant"].map(tenant))
 
 
 def beside_columns() -> dict[str, Any]:

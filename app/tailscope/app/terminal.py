@@ -47,7 +47,7 @@ def render(found: Diagnosis) -> str:
 def _said(found: Diagnosis) -> list[str]:
     finding = found.finding
     health_ = health(finding.gpus, finding.window.start_ns)
-    said = [headline(finding), *slowness(finding)]
+    said: list[str] = [headline(finding), *slowness(finding)]
     if finding.window.requests:
         found.attribution  # noqa: B018 - the replay comes first: the verdict builds on it
         said.append(found.verdict)

@@ -1,7 +1,7 @@
 """Texts of the pages in the reader's language, and names from clients made harmless for Markdown.
 
-The texts lie in ``texts.toml``: a key, then English, then Chinese. What the triage says is English;
-``translated`` knows its sentences by their pattern, and leaves as it is what it does not know.
+The texts lie in ``texts.toml``: a key, then English, then Chinese. What the triage says is English,
+and its Chinese lies by its templates in ``sentences.toml``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from tailscope.triage.phrase import OTHERS, UNKNOWN, Phrase
+
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "简体中文"}
 DEFAULT = "en"
 PARAMETER = "lang"
 """Name of the language in the address of a page."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
-_SLOT = re.compile(r"\{(\w+)\}")
+_SLOT = re.compile(r"(\{\w+\})")
+_SEAM = re.compile("[\u4e00-\u9fff][A-Za-z0-9<]|[A-Za-z0-9%][\u4e00-\u9fff]")
+_NO_TENANT: Mapping[str, str] = {UNKNOWN: "unknown", OTHERS: "others"}
 _FOLDER = Path(__file__).parent
 
 
@@ -56,18 +60,14 @@ def catalogue() -> Mapping[str, tuple[str, str]]:
 
 
 @cache
-def sentences() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Patterns of what the triage says, and the Chinese for each."""
-    given = tomllib.loads((_FOLDER / "sentences.toml").read_text(encoding="utf-8"))
-    return tuple((_pattern(english), chinese) for english, chinese in given["sentence"].items())
+def sentences() -> Mapping[str, str]:
+    """What the triage says: the Chinese of each template."""
+    return _written()["sentence"]
 
 
-def _pattern(english: str) -> re.Pattern[str]:
-    parts = _SLOT.split(english)
-    text = "".join(
-        f"(?P<{part}>.+?)" if number % 2 else re.escape(part) for number, part in enumerate(parts)
-    )
-    return re.compile(text)
+@cache
+def _written() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads((_FOLDER / "sentences.toml").read_text(encoding="utf-8"))
 
 
 def say(key: str, /, **values: object) -> str:
@@ -76,32 +76,43 @@ def say(key: str, /, **values: object) -> str:
     Raises:
         KeyError: If the catalogue has no such key.
     """
-    text = catalogue()[key][language() != DEFAULT]
-    return text.format(**values) if values else text
+    chinese = language() != DEFAULT
+    text = catalogue()[key][chinese]
+    if not values:
+        return text
+    if chinese:
+        return _spaced(text, {name: in_chinese(value) for name, value in values.items()})
+    return text.format(**values)
+
+
+def tenant(name: str) -> str:
+    """What stands for the name of a tenant in tables and charts."""
+    if name in _NO_TENANT:
+        return say(f"tenant.{_NO_TENANT[name]}")
+    return name
 
 
 def translated(text: str) -> str:
-    """A sentence, or several, of the triage in the reader's language, as far as they are known."""
-    return text if language() == DEFAULT or not text else in_chinese(text)
+    """What the triage says, in the reader's language; other texts are left as they are."""
+    return text if language() == DEFAULT else in_chinese(text)
 
 
-def in_chinese(text: str) -> str:
-    """The Chinese of one or more of the triage's sentences; what is unknown stays as it is."""
-    parts = re.split(r"(?<=[.;:]) (?=[A-Z0-9<])", text)
-    # The shortest run of parts that is a known sentence: a longer one would swallow the next.
-    for count in range(1, len(parts) + 1):
-        head = _one(" ".join(parts[:count]))
-        if head is not None:
-            rest = " ".join(parts[count:])
-            return head + (in_chinese(rest) if rest else "")
-    if len(parts) == 1:
-        return text
-    return f"{parts[0]} {in_chinese(' '.join(parts[1:]))}"
+def in_chinese(text: object) -> str:
+    """The Chinese of a phrase of the triage; names, numbers and other texts stay as they are."""
+    if not isinstance(text, Phrase):
+        return str(text)
+    if text.parts:
+        glue = _written()["glue"].get(text.glue, text.glue)
+        return glue.join(map(in_chinese, text.parts))
+    template = sentences().get(text.template, text.template)
+    return _spaced(template, {name: in_chinese(value) for name, value in text.values.items()})
 
 
-def _one(text: str) -> str | None:
-    for pattern, chinese in sentences():
-        if hit := pattern.fullmatch(text):
-            slots = {name: in_chinese(value) for name, value in hit.groupdict().items()}
-            return chinese.format(**slots)
-    return None
+def _spaced(template: str, values: Mapping[str, str]) -> str:
+    """Fill the slots; a blank sets Latin letters and digits apart from the Chinese beside them."""
+    found = ""
+    for part in _SLOT.split(template):
+        more = values[part[1:-1]] if _SLOT.fullmatch(part) else part
+        seam = f"{found[-1:]}{more[:1]}"
+        found += f" {more}" if _SEAM.fullmatch(seam) else more
+    return found

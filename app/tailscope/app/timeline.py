@@ -5,8 +5,10 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from tailscope.app.access import single
 from tailscope.app.palette import GREY, OTHERS, STAGE_OPACITY, UNKNOWN, TenantColours
 from tailscope.app.text import say
+from tailscope.app.text import tenant as named_so
 from tailscope.triage.neighbours import Neighbourhood
 from tailscope.triage.stages import STAGES, WHOLE, intervals, named
 
@@ -28,12 +30,12 @@ def bars(around: Neighbourhood, tenants: list[str]) -> pd.DataFrame:
     rows = pd.DataFrame(
         {
             "tenant": tenant.where(tenant.isin([*tenants, UNKNOWN]), OTHERS),
-            "name": tenant,
+            "name": tenant.map(named_so),
             # A free row sets the request apart from those beside it.
             "rank": [0, *range(2, len(frame) + 1)],
             "request": frame["request_id"].fillna(frame["span_id"]).fillna(say("chart.no_id")),
-            "input_tokens": frame["input_tokens"],
-            "output_tokens": frame["output_tokens"],
+            "input_tokens": frame["input_tokens"].where(single(frame)),
+            "output_tokens": frame["output_tokens"].where(single(frame)),
         }
     )
     found = intervals(frame, origin).merge(rows, left_on="row", right_index=True)
@@ -71,8 +73,8 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
     rows = int(seen["rank"].max()) + 1
     known = [stage for stage in (*STAGES, WHOLE) if stage in set(seen["stage"])]
     stages = [_stage(stage) for stage in known]
-    seen = seen.assign(stage=seen["stage"].map(_stage))
     domain, scale = colours.scale(sorted(set(seen["tenant"])))
+    seen = seen.assign(stage=seen["stage"].map(_stage), tenant=seen["tenant"].map(named_so))
     chart = (
         alt.Chart(seen)
         .mark_bar(height={"band": 0.86})

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.lift import Change
+from tailscope.triage.phrase import tell
 from tailscope.triage.study import Study
 from tailscope.triage.words import percent
 
@@ -78,23 +79,30 @@ class Held:
 def spared_by(held: Held, found: Change | None, during: float, sick: bool) -> str:
     """The first condition of an accusation that does not hold, in words."""
     if held.name == UNKNOWN_TENANT:
-        return "these requests do not say whose they are"
+        return tell("these requests do not say whose they are")
     if held.removal_share < REMOVAL:
-        return f"without it only {percent(held.removal_share)} of the slow seconds would go away"
+        return tell(
+            "without it only {share} of the slow seconds would go away",
+            share=percent(held.removal_share),
+        )
     if held.ledger_share < LEDGER:
-        return f"its work held the engine for only {percent(held.ledger_share)} of the slow seconds"
+        return tell(
+            "its work held the engine for only {share} of the slow seconds",
+            share=percent(held.ledger_share),
+        )
     if found is None:
-        return "it has too few requests to compare its load with its own past"
+        return tell("it has too few requests to compare its load with its own past")
     if found.lift < LIFT:
-        return "its load was as usual: it is large, not new"
+        return tell("its load was as usual: it is large, not new")
     if found.p > CHANCE:
-        return f"bursts of {found.lift:.1f} times its usual work are a habit of its own"
+        lift = f"{found.lift:.1f}"
+        return tell("bursts of {lift} times its usual work are a habit of its own", lift=lift)
     if found.others >= SURGE and found.lift < OWN_IN_SURGE * found.others:
-        return "the load of most others rose as well"
+        return tell("the load of most others rose as well")
     if found.own < LIFT:
-        return "its load rose no more than that of the others"
+        return tell("its load rose no more than that of the others")
     if during < OVERLAP:
-        return "its load rose at another time"
+        return tell("its load rose at another time")
     if sick:
-        return "the engine itself was slow"
+        return tell("the engine itself was slow")
     return ""

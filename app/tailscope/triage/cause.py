@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tailscope.triage.lift import CACHE_DROP
+from tailscope.triage.phrase import row, tell
 from tailscope.triage.verdict import Attribution, Suspect
-from tailscope.triage.words import percent
+from tailscope.triage.words import percent, seconds
 
 _UNEXPLAINED = 0.5
 _OWN_SIZE = 0.75
@@ -96,11 +97,13 @@ def explain(found: Attribution, suspects: Sequence[Suspect]) -> Explanation | No
         return _of_suspect(found, accused[0])
     own = own_size(found)
     if own >= _OWN_SIZE:
-        text = f"{percent(own)} of their time is what their own size takes"
+        text = tell("{share} of their time is what their own size takes", share=percent(own))
         return Explanation(Cause.LENGTH, own, (Evidence(text, own, "share"),))
     if found.unexplained_seconds >= _UNEXPLAINED * found.excess_seconds:
         share = found.unexplained_seconds / found.excess_seconds
-        text = f"no work of others accounts for {percent(share)} of the slow seconds"
+        text = tell(
+            "no work of others accounts for {share} of the slow seconds", share=percent(share)
+        )
         return Explanation(Cause.UNEXPLAINED, share, (Evidence(text, share, "share"),))
     return _of_mechanism(found)
 
@@ -121,55 +124,73 @@ def pattern(suspect: Suspect) -> str:
         return ""
     parts = []
     if change.requests >= 1.5:
-        parts.append(f"{change.requests:.1f} times as many requests")
+        parts.append(tell("{n} times as many requests", n=f"{change.requests:.1f}"))
     if change.input >= 1.5:
-        parts.append(f"prompts {change.input:.1f} times as long")
+        parts.append(tell("prompts {n} times as long", n=f"{change.input:.1f}"))
     if change.output >= 1.5:
-        parts.append(f"answers {change.output:.1f} times as long")
+        parts.append(tell("answers {n} times as long", n=f"{change.output:.1f}"))
     if change.cached <= CACHE_DROP:
-        parts.append(f"{-change.cached:.0%} less of the prompts from the cache")
-    return ", ".join(parts)
+        less = percent(-change.cached)
+        parts.append(tell("{share} less of the prompts from the cache", share=less))
+    return row(parts, ", ") if parts else ""
 
 
 def _outside(suspect: Suspect) -> Explanation:
-    text = f"clients waited {suspect.ledger_seconds:.1f} s more than the engine knows of"
+    text = tell(
+        "clients waited {time} more than the engine knows of", time=seconds(suspect.ledger_seconds)
+    )
     evidence = Evidence(text, suspect.ledger_seconds, "seconds")
     return Explanation(Cause.OUTSIDE, suspect.ledger_share, (evidence,), suspect)
 
 
 def _of_suspect(found: Attribution, suspect: Suspect) -> Explanation:
     saved = Evidence(
-        f"without it {percent(suspect.removal_share)} of the slow seconds of the others would not "
-        "have been",
+        tell(
+            "without it {share} of the slow seconds of the others would not have been",
+            share=percent(suspect.removal_share),
+        ),
         suspect.removal_share,
         "share",
     )
     if suspect.kind in ("engine", "gpu"):
         share = max(suspect.removal_share, suspect.ledger_share)
         slow = max((one.residual.worst for one in found.studies if one.residual.found), default=1.0)
-        steps = f"the engine's steps took up to {slow:.1f} times what their work explains"
+        steps = tell(
+            "the engine's steps took up to {n} times what their work explains", n=f"{slow:.1f}"
+        )
         cause = Cause.ENGINE if suspect.kind == "engine" else Cause.GPU
         facts = [Evidence(steps, slow, "times"), saved]
         if cause is Cause.GPU:
-            text = f"{suspect.name} was in trouble in {percent(suspect.overlap)} of that time"
+            text = tell(
+                "{name} was in trouble in {share} of that time",
+                name=suspect.name,
+                share=percent(suspect.overlap),
+            )
             facts[1] = Evidence(text, suspect.overlap, "share")
         if any(one.residual.lasting for one in found.studies):
-            text = (
+            text = tell(
                 "it was still so at the end: an engine that does not recover, or another "
                 "configuration from then on"
             )
             facts.append(Evidence(text, slow, "times"))
         return Explanation(cause, share, tuple(facts), suspect)
     held = Evidence(
-        f"its work held the engine for {percent(suspect.ledger_share)} of the slow seconds of the "
-        "others",
+        tell(
+            "its work held the engine for {share} of the slow seconds of the others",
+            share=percent(suspect.ledger_share),
+        ),
         suspect.ledger_share,
         "share",
     )
     did = pattern(suspect)
     lift = suspect.lift or 1.0
-    text = f"{suspect.name} sent {did}" if did else f"the load of {suspect.name} rose"
-    changed = Evidence(f"{text}: {lift:.1f} times its usual work", lift, "times")
+    text = (
+        tell("{name} sent {did}", name=suspect.name, did=did)
+        if did
+        else tell("the load of {name} rose", name=suspect.name)
+    )
+    usual = tell("{text}: {lift} times its usual work", text=text, lift=f"{lift:.1f}")
+    changed = Evidence(usual, lift, "times")
     lost = suspect.change is not None and suspect.change.lost_cache
     name = Cause.CACHE if lost else Cause.TENANT
     return Explanation(name, suspect.removal_share, (changed, held, saved), suspect)
@@ -177,15 +198,17 @@ def _of_suspect(found: Attribution, suspect: Suspect) -> Explanation:
 
 def _of_mechanism(found: Attribution) -> Explanation:
     sums: dict[Cause, float] = {}
-    for mechanism, seconds in found.mechanisms.items():
+    for mechanism, held in found.mechanisms.items():
         name = _BY_MECHANISM[mechanism]
-        sums[name] = sums.get(name, 0.0) + seconds
+        sums[name] = sums.get(name, 0.0) + held
     name = max(sums, key=lambda one: sums[one])
     share = sums[name] / found.excess_seconds
-    evidence = [Evidence(f"{percent(share)} of the slow seconds", share, "share")]
+    evidence = [Evidence(tell("{share} of the slow seconds", share=percent(share)), share, "share")]
     tenants = [one for one in found.suspects if one.kind == "tenant"]
     if tenants:
         first = tenants[0]
-        text = f"{first.name} is the largest user; not accused: {first.spared}"
+        text = tell(
+            "{name} is the largest user; not accused: {why}", name=first.name, why=first.spared
+        )
         evidence.append(Evidence(text, first.removal_share, "share"))
     return Explanation(name, share, tuple(evidence))

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ks_2samp
 
+from tailscope.triage.phrase import tell
 from tailscope.triage.work import Floats, Ints
 
 LEAST_SECONDS = 1800.0
@@ -31,6 +32,7 @@ _PAIRS = 8
 _FLIPS = 999
 _LEAST_PAIRS = 4
 _LEAST_ROWS = 5
+_SIZES = {"input_tokens": tell("prompt tokens"), "output_tokens": tell("generated tokens")}
 _QUANTILES = (0.5, 0.95, 0.99)
 
 
@@ -112,23 +114,38 @@ def compare(
 
 
 def _reasons(before: pd.DataFrame, after: pd.DataFrame, force: bool) -> list[str]:
-    found = []
+    found: list[str] = []
     if min(len(before), len(after)) < _LEAST_ROWS:
-        return [f"one of the windows has fewer than {_LEAST_ROWS} requests"]
+        return [tell("one of the windows has fewer than {n} requests", n=_LEAST_ROWS)]
     spans = [_span(before), _span(after)]
     if min(spans) < LEAST_SECONDS and not force:
         found.append(
-            f"the shorter window has {min(spans) / 60:.0f} min; "
-            f"{LEAST_SECONDS / 60:.0f} min are needed"
+            tell(
+                "the shorter window has {n} min; {need} min are needed",
+                n=f"{min(spans) / 60:.0f}",
+                need=f"{LEAST_SECONDS / 60:.0f}",
+            )
         )
     rates = [len(before) / max(spans[0], 1e-9), len(after) / max(spans[1], 1e-9)]
     if abs(rates[1] / rates[0] - 1.0) > MOST_LOAD:
-        found.append(f"the load changed from {rates[0]:.3g} to {rates[1]:.3g} requests/s")
-    for name in ("input_tokens", "output_tokens"):
+        found.append(
+            tell(
+                "the load changed from {before} to {after} requests/s",
+                before=f"{rates[0]:.3g}",
+                after=f"{rates[1]:.3g}",
+            )
+        )
+    for name, size in _SIZES.items():
         if name in before and name in after:
             distance = _distance(before[name], after[name])
             if distance > MOST_MIX:
-                found.append(f"the mix of {name} is another one (KS distance {distance:.2f})")
+                found.append(
+                    tell(
+                        "the mix of {size} is another one (KS distance {distance})",
+                        size=size,
+                        distance=f"{distance:.2f}",
+                    )
+                )
     return found
 
 

@@ -30,6 +30,7 @@ from tailscope.triage.hardware import Gpu
 from tailscope.triage.ledger import Ledger, ledger
 from tailscope.triage.lift import sizes
 from tailscope.triage.outside import Outside, outside
+from tailscope.triage.phrase import row
 from tailscope.triage.reckoning import Reckoning, reckon
 from tailscope.triage.retries import Retries, again, retries
 from tailscope.triage.scope import Scope
@@ -206,8 +207,7 @@ class Diagnosis:
     def sentence(self) -> str:
         """Percentiles, slow requests and verdict as one paragraph."""
         found = self.finding
-        said = [headline(found), *slowness(found), self.verdict, *suspicions(found.gpus)]
-        return " ".join(filter(None, said))
+        return row([headline(found), *slowness(found), self.verdict, *suspicions(found.gpus)])
 
     @cached_property
     def tried(self) -> tuple[Graded, ...]:

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from tailscope.triage.coincidence import FATAL, MIN_SECONDS
 from tailscope.triage.hardware import Bandwidth, Coincidence, Gpu, Throttle, Trouble, Weight, Xid
-from tailscope.triage.words import clock, moment, percent, plural, seconds
+from tailscope.triage.phrase import row, several, tell
+from tailscope.triage.words import clock, moment, percent, seconds
 
 LIMIT_SHARE = 0.1
 """A GPU that was at a limit for a smaller part of the time than this is not worth a word."""
@@ -22,19 +23,23 @@ MAX_SAID = 8
 """Sentences about GPUs in one answer."""
 
 _ACTIVITY: Mapping[str, str] = MappingProxyType(
-    {"sm": "SM activity", "dram": "DRAM activity", "tensor": "tensor-core activity"}
+    {
+        "sm": tell("SM activity"),
+        "dram": tell("DRAM activity"),
+        "tensor": tell("tensor-core activity"),
+    }
 )
 _ACTIONS: Mapping[str, str] = MappingProxyType(
     {
-        "ignore": "nothing has to be done at once",
-        "restart_app": "it hit a program on the GPU",
-        "reset_gpu": "the GPU has to be reset",
-        "restart_node": "the machine has to be restarted",
-        "restart_vm": "the virtual machine has to be restarted",
-        "check_mechanicals": "seating, power and cables have to be looked at",
-        "update_software": "driver or firmware have to be updated",
-        "contact_support": "the vendor has to be asked",
-        "check_log": "the kernel log says more",
+        "ignore": tell("nothing has to be done at once"),
+        "restart_app": tell("it hit a program on the GPU"),
+        "reset_gpu": tell("the GPU has to be reset"),
+        "restart_node": tell("the machine has to be restarted"),
+        "restart_vm": tell("the virtual machine has to be restarted"),
+        "check_mechanicals": tell("seating, power and cables have to be looked at"),
+        "update_software": tell("driver or firmware have to be updated"),
+        "contact_support": tell("the vendor has to be asked"),
+        "check_log": tell("the kernel log says more"),
     }
 )
 """What a class of action of an XID means."""
@@ -51,8 +56,8 @@ def statements(gpu: Gpu) -> tuple[str, ...]:
             if _worth(gpu, throttle)
         ),
     ]
-    found = [
-        " ".join([text, *_beside(gpu, trouble, cause)])
+    found: list[str] = [
+        row([text, *_beside(gpu, trouble, cause)])
         for entry in said
         if entry
         for text, trouble, cause in [entry]
@@ -86,7 +91,8 @@ def health(gpus: tuple[Gpu, ...], since_ns: int | None) -> tuple[str, ...]:
     ordered = sorted(gpus, key=lambda gpu: not any(one.suspect for one in gpu.beside))
     said = [text for gpu in ordered for text in statements(gpu)]
     cut = since_ns is not None and gpus[0].start_ns > since_ns
-    since = [f"GPUs were looked at from {moment(gpus[0].start_ns)} on."] if cut else []
+    begun = moment(gpus[0].start_ns)
+    since = [tell("GPUs were looked at from {when} on.", when=begun)] if cut else []
     return (*(_few(said) or (_well(gpus),)), *_missing(gpus), *_watched(gpus), *since)
 
 
@@ -109,36 +115,50 @@ def _told(gpu: Gpu, one: Coincidence) -> bool:
 
 def _during(gpu: Gpu, one: Coincidence, total: float) -> str:
     if one.share_slow is None:
-        return f"{gpu.name} had XID {one.cause} meanwhile."
+        return tell("{name} had XID {code} meanwhile.", name=gpu.name, code=one.cause)
     words = {throttle.cause.name: throttle.cause.words for throttle in gpu.throttles}
-    was = "lost" if one.trouble is Trouble.LOST else words[one.cause]
-    return f"{gpu.name} was {was} for {seconds(one.share_slow * total)} of it."
+    return tell(
+        "{name} was {state} for {time} of it.",
+        name=gpu.name,
+        state=tell("lost") if one.trouble is Trouble.LOST else words[one.cause],
+        time=seconds(one.share_slow * total),
+    )
 
 
 def _few(said: list[str]) -> tuple[str, ...]:
     more = len(said) - MAX_SAID
-    rest = [f"{more} more such sentences are left out."] if more > 0 else []
-    return (*said[:MAX_SAID], *rest)
+    if more <= 0:
+        return tuple(said)
+    rest = several(
+        more, "{n} more such sentence is left out.", "{n} more such sentences are left out."
+    )
+    return (*said[:MAX_SAID], rest)
 
 
 def _well(gpus: tuple[Gpu, ...]) -> str:
     boards = [gpu for gpu in gpus if not gpu.instance]
-    levels = ", ".join(
-        f"{_ACTIVITY[name]} {percent(sum(known) / len(known))}"
-        for name in ("sm", "dram")
-        if (known := [gpu.activity[name].mean for gpu in gpus if name in gpu.activity])
+    levels = row(
+        (
+            tell("{what} {share}", what=_ACTIVITY[name], share=percent(sum(known) / len(known)))
+            for name in ("sm", "dram")
+            if (known := [gpu.activity[name].mean for gpu in gpus if name in gpu.activity])
+        ),
+        ", ",
     )
-    who = boards[0].name if len(boards) == 1 else f"the {len(boards)} GPUs"
-    text = f"No loss, no XID event and no long hold of the clocks was seen on {who}."
-    return text + (f" On average: {levels}." if levels else "")
+    text = tell(
+        "No loss, no XID event and no long hold of the clocks was seen on {who}.",
+        who=boards[0].name if len(boards) == 1 else tell("the {n} GPUs", n=len(boards)),
+    )
+    return row([text, tell("On average: {levels}.", levels=levels)]) if levels else text
 
 
 def _missing(gpus: tuple[Gpu, ...]) -> Iterator[str]:
     for name, what in _ACTIVITY.items():
         without = [gpu.name for gpu in gpus if name in gpu.missing]
         if without:
-            whose = "any GPU" if len(without) == len(gpus) > 1 else ", ".join(without)
-            yield f"No {what} is known of {whose}."
+            every = len(without) == len(gpus) > 1
+            whose = tell("any GPU") if every else row(without, ", ")
+            yield tell("No {what} is known of {who}.", what=what, who=whose)
 
 
 def _watched(gpus: tuple[Gpu, ...]) -> Iterator[str]:
@@ -146,7 +166,12 @@ def _watched(gpus: tuple[Gpu, ...]) -> Iterator[str]:
     for gpu in gpus:
         whole = _whole(gpu)
         if not gpu.instance and gpu.watched_seconds < WATCHED_SHARE * whole:
-            yield f"{gpu.name} was watched for {seconds(gpu.watched_seconds)} of {seconds(whole)}."
+            yield tell(
+                "{name} was watched for {time} of {whole}.",
+                name=gpu.name,
+                time=seconds(gpu.watched_seconds),
+                whole=seconds(whole),
+            )
 
 
 def _whole(gpu: Gpu) -> float:
@@ -165,26 +190,36 @@ def _worth(gpu: Gpu, throttle: Throttle) -> bool:
 
 def _throttled(gpu: Gpu, throttle: Throttle) -> str:
     first, last = throttle.spans[0], throttle.spans[-1]
-    times = plural(len(throttle.spans), "time")
-    when = f"between {clock(first.start_ns)} and {clock(last.end_ns)} UTC"
-    if len(throttle.spans) > 1:
-        when = f"{times} {when}"
-    return (
-        f"{gpu.name} was {throttle.cause.words} for {seconds(throttle.seconds)} of the "
-        f"{seconds(gpu.watched_seconds)} it was watched, {when}."
+    return several(
+        len(throttle.spans),
+        "{name} was {state} for {time} of the {watched} it was watched, between {begin} and {end} "
+        "UTC.",
+        "{name} was {state} for {time} of the {watched} it was watched, {n} times between {begin} "
+        "and {end} UTC.",
+        name=gpu.name,
+        state=throttle.cause.words,
+        time=seconds(throttle.seconds),
+        watched=seconds(gpu.watched_seconds),
+        begin=clock(first.start_ns),
+        end=clock(last.end_ns),
     )
 
 
 def _lost(gpu: Gpu) -> str:
     since = clock(gpu.lost[0].start_ns) if gpu.lost else clock(gpu.end_ns)
     if gpu.lost_at_end and len(gpu.lost) <= 1:
-        return f"{gpu.name} is lost: it could not be read from {since} UTC on."
-    often = f", {len(gpu.lost)} times" if len(gpu.lost) > 1 else ""
-    end = "; it is lost again" if gpu.lost_at_end else ""
-    return (
-        f"{gpu.name} was lost: it could not be read for {seconds(gpu.lost_seconds)}{often}, "
-        f"from {since} UTC on{end}."
+        return tell(
+            "{name} is lost: it could not be read from {since} UTC on.", name=gpu.name, since=since
+        )
+    said = several(
+        len(gpu.lost),
+        "{name} was lost: it could not be read for {time}, from {since} UTC on.",
+        "{name} was lost: it could not be read for {time}, {n} times, from {since} UTC on.",
+        name=gpu.name,
+        time=seconds(gpu.lost_seconds),
+        since=since,
     )
+    return row([said, tell("It is lost again.")]) if gpu.lost_at_end else said
 
 
 def _by_code(events: tuple[Xid, ...]) -> list[Xid]:
@@ -195,10 +230,22 @@ def _by_code(events: tuple[Xid, ...]) -> list[Xid]:
 
 def _xid(gpu: Gpu, event: Xid) -> str:
     count = sum(other.count for other in gpu.xids if other.code == event.code)
-    often = f", {count} times in all" if count > 1 else ""
+    said: dict[str, object] = {"name": gpu.name, "at": clock(event.time_ns), "code": event.code}
     meaning = _ACTIONS.get(event.action)
-    means = f" ({meaning}, after NVIDIA's catalogue)" if meaning else ""
-    return f"{gpu.name} had XID {event.code}{means} at {clock(event.time_ns)} UTC{often}."
+    if meaning is None:
+        return several(
+            count,
+            "{name} had XID {code} at {at} UTC.",
+            "{name} had XID {code} at {at} UTC, {n} times in all.",
+            **said,
+        )
+    return several(
+        count,
+        "{name} had XID {code} ({means}, after NVIDIA's catalogue) at {at} UTC.",
+        "{name} had XID {code} ({means}, after NVIDIA's catalogue) at {at} UTC, {n} times in all.",
+        means=meaning,
+        **said,
+    )
 
 
 def _beside(gpu: Gpu, trouble: Trouble, cause: str) -> Iterator[str]:
@@ -209,18 +256,28 @@ def _beside(gpu: Gpu, trouble: Trouble, cause: str) -> Iterator[str]:
 
 
 def _meanwhile(one: Coincidence) -> str:
-    who = f"{one.requests:,} of the {one.slow:,} slow requests ran"
+    counts = {"some": f"{one.requests:,}", "all": f"{one.slow:,}"}
     if one.share is None or one.share_slow is None:
-        return f"{who} at that moment (association, not proof)."
-    return (
-        f"{who} meanwhile; it was so in {percent(one.share_slow)} of the slow requests' time and "
-        f"in {percent(one.share)} of the whole (association, not proof)."
+        return tell(
+            "{some} of the {all} slow requests ran at that moment (association, not proof).",
+            **counts,
+        )
+    return tell(
+        "{some} of the {all} slow requests ran meanwhile; it was so in {slow} of the slow "
+        "requests' time and in {whole} of the whole (association, not proof).",
+        slow=percent(one.share_slow),
+        whole=percent(one.share),
+        **counts,
     )
 
 
 def _bound(gpu: Gpu, found: Bandwidth) -> str:
-    return (
-        f"{gpu.name} moved data in {percent(found.dram)} of its memory's cycles on average, while "
-        f"its tensor cores were in use in {percent(found.tensor)}: in {percent(found.share)} of "
-        "the time it was busy with memory rather than arithmetic, as decoding usually is."
+    return tell(
+        "{name} moved data in {dram} of its memory's cycles on average, while its tensor cores "
+        "were in use in {tensor}: in {share} of the time it was busy with memory rather than "
+        "arithmetic, as decoding usually is.",
+        name=gpu.name,
+        dram=percent(found.dram),
+        tensor=percent(found.tensor),
+        share=percent(found.share),
     )

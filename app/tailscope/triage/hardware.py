@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from tailscope.triage.phrase import tell
+
 
 class Weight(StrEnum):
     """What it means that clocks were held down for a cause."""
@@ -196,10 +198,13 @@ class Gpu:
     @property
     def name(self) -> str:
         """What a person calls it."""
-        board = f"GPU {self.index}" if self.index else f"GPU {self.uuid}"
+        board = self.index or self.uuid
         if not self.instance:
-            return board
-        return f"{board} instance {self.instance}" + (f" ({self.profile})" if self.profile else "")
+            return f"GPU {board}"
+        profile = {"gpu": board, "instance": self.instance, "profile": self.profile}
+        if not self.profile:
+            return tell("GPU {gpu} instance {instance}", **profile)
+        return tell("GPU {gpu} instance {instance} ({profile})", **profile)
 
     @property
     def lost_seconds(self) -> float:

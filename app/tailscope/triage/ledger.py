@@ -24,6 +24,7 @@ import numpy as np
 
 from tailscope.triage.cost import Alone, Cost
 from tailscope.triage.exposure import Curve, curve
+from tailscope.triage.phrase import OTHERS
 from tailscope.triage.residual import Residual
 from tailscope.triage.work import Floats, Ints, Work
 
@@ -33,8 +34,6 @@ decode; decodes beside one's decode."""
 
 MOST_TENANTS = 200
 """Tenants that are kept apart; the rest, by engine time, is summed as one."""
-
-OTHERS = "other tenants"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tailscope.triage.phrase import tell
 from tailscope.triage.stages import floats
 from tailscope.triage.study import Removed, Study, removed
 from tailscope.triage.work import Floats
@@ -91,14 +92,18 @@ def _outliers(part: pd.DataFrame, rows: list[int], tenant: str) -> list[Outlier]
 def _reason(part: pd.DataFrame, at: int) -> str:
     row = part.iloc[at]
     if _far(floats(part, "input_tokens"))[at]:
-        return f"its prompt of {row['input_tokens']:.0f} tokens is far longer than usual"
+        tokens = f"{row['input_tokens']:,.0f}"
+        return tell("its prompt of {n} tokens is far longer than usual", n=tokens)
     if "finish_reason" in part and row["finish_reason"] == "length":
-        return f"it generated until its limit, {row['output_tokens']:.0f} tokens"
+        tokens = f"{row['output_tokens']:,.0f}"
+        return tell("it generated until its limit, {n} tokens", n=tokens)
     if _far(floats(part, "output_tokens"))[at]:
-        return f"its answer of {row['output_tokens']:.0f} tokens is far longer than usual"
+        tokens = f"{row['output_tokens']:,.0f}"
+        return tell("its answer of {n} tokens is far longer than usual", n=tokens)
     if "attempt" in part and pd.notna(row["attempt"]) and row["attempt"] > 1:
-        return f"it is attempt {row['attempt']:.0f}: earlier ones failed"
-    return "its size is usual: it waited for others, or the engine was slow"
+        attempt = f"{row['attempt']:.0f}"
+        return tell("it is attempt {n}: earlier ones failed", n=attempt)
+    return tell("its size is usual: it waited for others, or the engine was slow")
 
 
 def _far(values: Floats) -> npt.NDArray[np.bool_]:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tailscope.triage.finding import Finding, Quality
+from tailscope.triage.phrase import several, tell
 from tailscope.triage.scope import cut_short
 from tailscope.triage.stages import STAGES, column, floats, named
-from tailscope.triage.words import plural
 
 
 def quality(mine: pd.DataFrame, judged: pd.DataFrame, rejected: Mapping[str, int]) -> Quality:
@@ -47,26 +47,50 @@ def notes(finding: Finding) -> tuple[str, ...]:
     """Say in words what is missing; nothing if nothing is."""
     data = finding.quality
     said = (
-        (data.without_tenant, "have no tenant: they are counted as unknown"),
-        (data.without_stages, "have no stage times: they count in the totals alone"),
-        (data.without_server, "name no server: they are taken as if they ran on one"),
-        (data.failed, "were refused or failed: they are not in the percentiles"),
+        (data.without_tenant, tell("have no tenant: they are counted as unknown")),
+        (data.without_stages, tell("have no stage times: they count in the totals alone")),
+        (data.without_server, tell("name no server: they are taken as if they ran on one")),
+        (data.failed, tell("were refused or failed: they are not in the percentiles")),
         (
             data.cut_short,
-            "were aborted or timed out: they would have taken longer, and count as that "
-            "in the percentiles of the total (Kaplan-Meier)",
+            tell(
+                "were aborted or timed out: they would have taken longer, and count as that in the "
+                "percentiles of the total (Kaplan-Meier)"
+            ),
         ),
     )
-    found = [f"{count:,} of {data.requests:,} requests {text}." for count, text in said if count]
-    for name, count in data.inferred.items():
-        if name.endswith("_seconds"):
-            found.append(f"{name} was inferred, not told, for {plural(count, 'request')}.")
+    found = [
+        tell("{n} of {all} requests {what}.", n=f"{count:,}", all=f"{data.requests:,}", what=what)
+        for count, what in said
+        if count
+    ]
+    found += [
+        several(
+            count,
+            "{name} was inferred, not told, for {n} request.",
+            "{name} was inferred, not told, for {n} requests.",
+            name=name,
+        )
+        for name, count in data.inferred.items()
+        if name.endswith("_seconds")
+    ]
     if finding.slow.inferred:
         found.append(
-            f"Queue and prefill of {plural(finding.slow.inferred, 'slow request')} are inferred "
-            "from the time to the first token."
+            several(
+                finding.slow.inferred,
+                "Queue and prefill of {n} slow request are inferred from the time to the first "
+                "token.",
+                "Queue and prefill of {n} slow requests are inferred from the time to the first "
+                "token.",
+            )
         )
     if data.rejected:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in data.rejected.items())
-        found.append(f"{sum(data.rejected.values()):,} lines were left out ({reasons}).")
+        found.append(
+            several(
+                sum(data.rejected.values()),
+                "{n} line was left out ({why}).",
+                "{n} lines were left out ({why}).",
+                why=", ".join(f"{reason} {count:,}" for reason, count in data.rejected.items()),
+            )
+        )
     return tuple(found)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tailscope.triage.phrase import tell, who
+
 GATEWAYS = ("litellm", "envoy", "gateway")
 """Recipes that do not depend on the engine."""
 
@@ -54,7 +56,11 @@ def short_first() -> Recipe:
 def lanes(requests: int, tokens: int) -> Recipe:
     """A lane for long prompts."""
     return {
-        "gateway": f"requests of more than {tokens} prompt tokens: at most {requests} at a time",
+        "gateway": tell(
+            "requests of more than {tokens} prompt tokens: at most {n} at a time",
+            tokens=tokens,
+            n=requests,
+        ),
         "litellm": f"max_parallel_requests: {requests}  # on the key that long prompts use",
     }
 
@@ -66,14 +72,14 @@ def tenant_cap(tenant: str, requests: int) -> Recipe:
 
 def separate(tenant: str) -> Recipe:
     """An instance of its own for one tenant."""
-    return {"gateway": f"route tenant {tenant} to an upstream of its own"}
+    return {"gateway": tell("route {who} to an upstream of its own", who=who(tenant))}
 
 
 def cache() -> Recipe:
     """The prefix cache at work again."""
     return {
         "vllm": "--enable-prefix-caching",
-        "gateway": "keep the beginning of the prompt fixed; route by a hash of it",
+        "gateway": tell("keep the beginning of the prompt fixed; route by a hash of it"),
     }
 
 
@@ -82,7 +88,10 @@ def queue_timeout(seconds: float) -> Recipe:
     return {
         "sglang": f"SGLANG_REQ_WAITING_TIMEOUT={seconds:.1f}",
         "litellm": f"stream_timeout: {seconds:.1f}  # until the first token",
-        "gateway": f"answer 429 with Retry-After if no first token came within {seconds:.1f} s",
+        "gateway": tell(
+            "answer 429 with Retry-After if no first token came within {time}",
+            time=f"{seconds:.1f} s",
+        ),
     }
 
 
@@ -99,13 +108,15 @@ def output_cap(tokens: int) -> Recipe:
     """Tokens of an answer at most."""
     return {
         "vllm": f"--override-generation-config '{{\"max_new_tokens\": {tokens}}}'",
-        "gateway": f"refuse or lower max_tokens above {tokens}",
+        "gateway": tell("refuse or lower max_tokens above {n}", n=tokens),
     }
 
 
 def input_cap(tokens: int) -> Recipe:
     """Tokens of a prompt at most."""
-    return {"gateway": f"refuse prompts of more than {tokens} tokens, or send them elsewhere"}
+    return {
+        "gateway": tell("refuse prompts of more than {n} tokens, or send them elsewhere", n=tokens)
+    }
 
 
 def no_retries() -> Recipe:
@@ -113,14 +124,16 @@ def no_retries() -> Recipe:
     return {
         "litellm": "num_retries: 0",
         "envoy": "retry_policy: {retry_on: reset, num_retries: 1}",
-        "gateway": "retry only what failed before its first token, after a growing random pause",
+        "gateway": tell(
+            "retry only what failed before its first token, after a growing random pause"
+        ),
     }
 
 
 def replica() -> Recipe:
     """One engine more."""
     return {
-        "gateway": "add an upstream of the same model; balance by least requests",
+        "gateway": tell("add an upstream of the same model; balance by least requests"),
         "litellm": "routing_strategy: least-busy  # with a second entry of the model",
     }
 

@@ -4,49 +4,74 @@ from __future__ import annotations
 
 from tailscope.triage.finding import Finding
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
+from tailscope.triage.phrase import Phrase, row, several, tell, who
 from tailscope.triage.quantiles import Quantile
 from tailscope.triage.slow import MIN_REQUESTS
 from tailscope.triage.stages import STAGES, column, floats
-from tailscope.triage.words import moment, percent, plural, seconds
+from tailscope.triage.words import moment, percent, seconds
 
+_IN = {
+    "frontend": tell("the frontend, before the engine's queue"),
+    "queue": tell("the queue"),
+    "prefill": tell("prefill"),
+    "decode": tell("decode"),
+}
 _STAGE = {
-    "frontend": "the frontend, before the engine's queue",
-    "queue": "the queue",
-    "prefill": "prefill",
-    "decode": "decode",
+    "frontend": tell("frontend"),
+    "queue": tell("queue"),
+    "prefill": tell("prefill"),
+    "decode": tell("decode"),
 }
 
 
-def headline(finding: Finding) -> str:
+def headline(finding: Finding) -> Phrase:
     """The percentiles, over how many requests, since when."""
     window, total = finding.window, finding.latency.total
     if not window.requests:
-        return "There is no request in this window."
-    since = f"since {moment(window.start_ns)}" if window.start_ns is not None else ""
+        return tell("There is no request in this window.")
+    since = moment(window.start_ns or 0)
     if total is None:
-        return f"{plural(window.requests, 'request')} {since}, none with a total time."
-    return (
-        f"p50 {level(total.p50)}, p99 {level(total.p99)} "
-        f"over {plural(total.count, 'request')} {since}." + _cut(finding)
+        return several(
+            window.requests,
+            "{n} request since {when}, without a total time.",
+            "{n} requests since {when}, none with a total time.",
+            when=since,
+        )
+    said = several(
+        total.count,
+        "p50 {p50}, p99 {p99} over {n} request since {when}.",
+        "p50 {p50}, p99 {p99} over {n} requests since {when}.",
+        p50=level(total.p50),
+        p99=level(total.p99),
+        when=since,
     )
+    return row([said, _cut(finding)])
 
 
 def level(found: Quantile) -> str:
     """A percentile in words; ``over`` one of which only that is known."""
-    return seconds(found.value) if found.bounded else f"over {seconds(found.value)}"
+    text = seconds(found.value)
+    return text if found.bounded else tell("over {time}", time=text)
 
 
 def _cut(finding: Finding) -> str:
     cut = finding.latency.cut
     if cut is None:
         return ""
-    ends = f"{percent(cut.share)} of requests end there."
+    share, at = percent(cut.share), seconds(cut.seconds)
     if cut.level is None:
-        return f" Requests are given up at {seconds(cut.seconds)}: {ends}"
-    return f" {cut.level} is cut at {seconds(cut.seconds)}: {ends}"
+        return tell(
+            "Requests are given up at {at}: {share} of requests end there.", at=at, share=share
+        )
+    return tell(
+        "{level} is cut at {at}: {share} of requests end there.",
+        level=cut.level,
+        at=at,
+        share=share,
+    )
 
 
-def slowness(finding: Finding) -> tuple[str, ...]:
+def slowness(finding: Finding) -> tuple[Phrase, ...]:
     """Which requests are slow, and in which stage, in sentences."""
     slow = finding.slow
     if not finding.window.requests:
@@ -58,48 +83,69 @@ def slowness(finding: Finding) -> tuple[str, ...]:
     return (_which(finding), _where(finding))
 
 
-def _undecided(finding: Finding) -> str:
+def _undecided(finding: Finding) -> Phrase:
     if finding.window.requests < MIN_REQUESTS:
-        return f"Fewer than {MIN_REQUESTS} requests are too few to say which are unusually slow."
-    return "Without times nothing can be said about slow requests."
+        return tell(
+            "Fewer than {n} requests are too few to say which are unusually slow.", n=MIN_REQUESTS
+        )
+    return tell("Without times nothing can be said about slow requests.")
 
 
-def _none_slow(finding: Finding) -> str:
+def _none_slow(finding: Finding) -> Phrase:
     limit = seconds(finding.slow.threshold or 0.0)
     if finding.slow.rule.seconds is not None:
-        return f"No request took {limit} or more."
-    return f"No request took {limit} longer than it would alone: nothing is slow."
+        return tell("No request took {limit} or more.", limit=limit)
+    return tell("No request took {limit} longer than it would alone: nothing is slow.", limit=limit)
 
 
-def _which(finding: Finding) -> str:
+def _which(finding: Finding) -> Phrase:
     slow = finding.slow
     limit = seconds(slow.threshold or 0.0)
-    verb, each = ("is", "it") if slow.requests == 1 else ("are", "they")
     if slow.rule.seconds is not None:
-        return f"{plural(slow.requests, 'request')} {verb} slow: {limit} or more."
-    return (
-        f"{plural(slow.requests, 'request')} {verb} slow: at least {limit} longer than {each} "
-        "would take alone."
+        return several(
+            slow.requests,
+            "{n} request is slow: {limit} or more.",
+            "{n} requests are slow: {limit} or more.",
+            limit=limit,
+        )
+    return several(
+        slow.requests,
+        "{n} request is slow: at least {limit} longer than it would take alone.",
+        "{n} requests are slow: at least {limit} longer than they would take alone.",
+        limit=limit,
     )
 
 
-def _where(finding: Finding) -> str:
+def _where(finding: Finding) -> Phrase:
     slow = finding.slow
     if not slow.by_stage:
-        return "No stage times are known, so nobody can say where the slow seconds lie."
+        return tell("No stage times are known, so nobody can say where the slow seconds lie.")
     if slow.stage is None or slow.stage_share is None:
-        return "They took no longer than they would alone: they are long, not slowed down."
-    return f"{percent(slow.stage_share)} of the slow seconds are in {_STAGE[slow.stage]}."
+        return tell("They took no longer than they would alone: they are long, not slowed down.")
+    return tell(
+        "{share} of the slow seconds are in {stage}.",
+        share=percent(slow.stage_share),
+        stage=_IN[slow.stage],
+    )
 
 
-def stages(around: Neighbourhood) -> str:
+def stages(around: Neighbourhood) -> Phrase:
     """The times of one request: the whole, then each stage that is known."""
     whole = floats(around.request, "total_seconds")[0]
     known = {stage: floats(around.request, column(stage))[0] for stage in STAGES}
-    parts = ", ".join(f"{seconds(v)} {stage}" for stage, v in known.items() if v == v)
+    parts = row(
+        (
+            tell("{time} {stage}", time=seconds(took), stage=_STAGE[stage])
+            for stage, took in known.items()
+            if took == took
+        ),
+        ", ",
+    )
     if whole != whole:
-        return f"It took {parts}." if parts else "Its times are not known."
-    return f"It took {seconds(whole)}" + (f": {parts}." if parts else "; its stages are not known.")
+        return tell("It took {parts}.", parts=parts) if parts else tell("Its times are not known.")
+    if not parts:
+        return tell("It took {total}; its stages are not known.", total=seconds(whole))
+    return tell("It took {total}: {parts}.", total=seconds(whole), parts=parts)
 
 
 def beside(around: Neighbourhood) -> str:
@@ -110,10 +156,11 @@ def beside(around: Neighbourhood) -> str:
         return ""
     held = float(by_tenant["held_waiting_seconds"].iloc[0])
     if not held > 0:
-        return "No other request held a place in the batch while it waited."
-    name = str(by_tenant["tenant"].iloc[0])
-    who = "requests without a tenant" if name == "unknown" else f"tenant {name}"
-    return (
-        f"While it waited {seconds(waited)} for its place in the batch, {who} held "
-        f"{held / waited:.1f} places on average (association, not proof)."
+        return tell("No other request held a place in the batch while it waited.")
+    return tell(
+        "While it waited {time} for its place in the batch, {who} held {places} places on average "
+        "(association, not proof).",
+        time=seconds(waited),
+        who=who(str(by_tenant["tenant"].iloc[0])),
+        places=f"{held / waited:.1f}",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tailscope.triage.cause import Cause, Explanation, pattern
+from tailscope.triage.phrase import Phrase, first_upper, row, tell, who
 from tailscope.triage.reckoning import VICTIMS
 from tailscope.triage.verdict import Attribution, Suspect
 from tailscope.triage.words import clock, percent, seconds
@@ -17,10 +18,15 @@ GRADES = {
 
 
 _MADE = {
-    "A": "made them slow",
-    "B": "made them slow",
-    "C": "is suspected to have made them slow",
-    "D": "was busy when they were slow (association, not proof)",
+    "A": tell("made them slow"),
+    "B": tell("likely made them slow"),
+    "C": tell("is suspected to have made them slow"),
+    "D": tell("was busy when they were slow (association, not proof)"),
+}
+_PATTERNS = {
+    Cause.QUEUE: tell("queueing"),
+    Cause.INTERFERENCE: tell("prefill and decode in the same steps"),
+    Cause.BATCH: tell("batch spread"),
 }
 
 
@@ -36,76 +42,113 @@ def verdict(found: Attribution, cause: Explanation | None, origin_ns: int) -> st
         return ""
     if cause.suspect is not None:
         text = _ACCUSED[cause.suspect.kind](found, cause, cause.suspect, origin_ns)
-        return f"{text} Grade {cause.suspect.grade}."
+        return row([text, tell("Grade {grade}.", grade=cause.suspect.grade)])
     if found.slow < VICTIMS:
-        return f"Fewer than {VICTIMS} slow requests are too few to say whose load it was."
-    return f"{_nobody(found, cause)} Grade {found.grade}."
+        return tell("Fewer than {n} slow requests are too few to say whose load it was.", n=VICTIMS)
+    return row([_nobody(found, cause), tell("Grade {grade}.", grade=found.grade)])
 
 
-def _tenant(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> str:
-    by = "by replay" if one.replayed else "by the order of admission"
-    text = (
-        f"Tenant {one.name} {_MADE[one.grade]}: without it {percent(one.removal_share)} of the "
-        f"slow seconds of the others would not have been ({seconds(one.removal_seconds)}, {by})."
+def _tenant(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> Phrase:
+    by = tell("by replay") if one.replayed else tell("by the order of admission")
+    text = tell(
+        "{who} {made}: without it {share} of the slow seconds of the others would not have been "
+        "({time}, {by}).",
+        who=first_upper(one.name),
+        made=_MADE[one.grade],
+        share=percent(one.removal_share),
+        time=seconds(one.removal_seconds),
+        by=by,
     )
-    return text + _change(one, origin_ns) + _more(found, one)
+    return row([text, _change(one, origin_ns), _more(found, one)])
 
 
 def _change(one: Suspect, origin_ns: int) -> str:
     if one.change is None:
         return ""
     begin, end = (clock(origin_ns + int(at * 1e9)) for at in (one.change.begin, one.change.end))
-    did = pattern(one)
-    how = f": {did}" if did else ""
-    return f" From {begin} to {end} UTC its work was {one.change.lift:.1f} times its usual{how}."
+    times, did = f"{one.change.lift:.1f}", pattern(one)
+    if not did:
+        return tell(
+            "From {begin} to {end} UTC its work was {lift} times its usual.",
+            begin=begin,
+            end=end,
+            lift=times,
+        )
+    return tell(
+        "From {begin} to {end} UTC its work was {lift} times its usual: {did}.",
+        begin=begin,
+        end=end,
+        lift=times,
+        did=did,
+    )
 
 
 def _more(found: Attribution, one: Suspect) -> str:
     others = [other.name for other in found.accused if other is not one and other.kind == "tenant"]
-    return f" So did {', '.join(others)}." if others else ""
+    return tell("So did {names}.", names=", ".join(others)) if others else ""
 
 
-def _engine(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> str:
-    return (
-        f"The engine {one.name} itself was slow, whatever its load: {cause.evidence[0].fact}. "
-        f"That is {percent(cause.share)} of the slow seconds."
+def _engine(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> Phrase:
+    return row(
+        [
+            tell(
+                "The engine {name} itself was slow, whatever its load: {fact}.",
+                name=one.name,
+                fact=cause.evidence[0].fact,
+            ),
+            tell("That is {share} of the slow seconds.", share=percent(cause.share)),
+        ]
     )
 
 
-def _gpu(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> str:
-    return (
-        f"{one.name} was in trouble while the engine was slow: {cause.evidence[0].fact}. That is "
-        f"{percent(cause.share)} of the slow seconds (coincidence in time: which GPU served a "
-        "request is not recorded)."
+def _gpu(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> Phrase:
+    return row(
+        [
+            tell(
+                "{name} was in trouble while the engine was slow: {fact}.",
+                name=one.name,
+                fact=cause.evidence[0].fact,
+            ),
+            tell(
+                "That is {share} of the slow seconds (coincidence in time: which GPU served a "
+                "request is not recorded).",
+                share=percent(cause.share),
+            ),
+        ]
     )
 
 
-def _outside(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> str:
-    return (
-        f"Most of the time was lost outside of the engine: {cause.evidence[0].fact}, "
-        f"{percent(cause.share)} of what they lost."
+def _outside(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> Phrase:
+    return tell(
+        "Most of the time was lost outside of the engine: {fact}, {share} of what they lost.",
+        fact=cause.evidence[0].fact,
+        share=percent(cause.share),
     )
 
 
 _ACCUSED = {"tenant": _tenant, "engine": _engine, "gpu": _gpu, "outside": _outside}
 
 
-def _nobody(found: Attribution, cause: Explanation) -> str:
+def _nobody(found: Attribution, cause: Explanation) -> Phrase:
     if cause.cause is Cause.LENGTH:
-        return f"They are long rather than slowed down: {cause.evidence[0].fact}."
+        fact = cause.evidence[0].fact
+        return tell("They are long rather than slowed down: {fact}.", fact=fact)
     if cause.cause is Cause.UNEXPLAINED:
-        return f"The cause is not known, and nobody is accused: {cause.evidence[0].fact}."
-    what = f"Mostly {cause.cause.value}, {percent(cause.share)} of the slow seconds."
+        fact = cause.evidence[0].fact
+        return tell("The cause is not known, and nobody is accused: {fact}.", fact=fact)
+    what = tell(
+        "Mostly {what}, {share} of the slow seconds.",
+        what=_PATTERNS[cause.cause],
+        share=percent(cause.share),
+    )
     tenants = [one for one in found.suspects if one.kind == "tenant"]
     if not tenants:
-        return f"{what} No tenant stands out."
+        return row([what, tell("No tenant stands out.")])
     first = tenants[0]
-    return (
-        f"{what} The largest part, {percent(first.ledger_share)}, is owed to {_name(first)}; "
-        f"without it {percent(max(first.removal_share, 0.0))} would not have been. It is not "
-        f"accused: {first.spared}."
+    largest = tell(
+        "The largest part, {share}, is owed to {who}; without it {saved} would not have been.",
+        share=percent(first.ledger_share),
+        who=who(first.name),
+        saved=percent(max(first.removal_share, 0.0)),
     )
-
-
-def _name(one: Suspect) -> str:
-    return "requests without a tenant" if one.name == "unknown" else f"tenant {one.name}"
+    return row([what, largest, tell("It is not accused: {why}.", why=first.spared)])

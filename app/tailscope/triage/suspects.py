@@ -8,12 +8,13 @@ import numpy as np
 
 from tailscope.triage.hardware import Gpu, Trouble
 from tailscope.triage.outside import Outside
+from tailscope.triage.phrase import tell
 from tailscope.triage.study import Study
 from tailscope.triage.verdict import Attribution, Suspect
 from tailscope.triage.words import percent
 from tailscope.triage.work import Floats
 
-OUTSIDE = "outside of the engine"
+OUTSIDE = tell("outside of the engine")
 
 _HALF = 0.5
 _WORTH_A_WORD = 0.05
@@ -49,7 +50,11 @@ def _gpu(found: Attribution, origin_ns: int, gpu: Gpu) -> Suspect:
     share = sum(lost) / found.excess_seconds if found.excess_seconds > 0 else 0.0
     whole = sum(_lost(one) for one in found.studies)
     guilty = bool(engines) and sum(lost) >= _HALF * whole
-    spared = "" if guilty else "no engine was slower than its load explains while it was in trouble"
+    spared = (
+        ""
+        if guilty
+        else tell("no engine was slower than its load explains while it was in trouble")
+    )
     return Suspect(
         name=gpu.name,
         kind="gpu",
@@ -107,6 +112,8 @@ def _outside(found: Outside) -> Suspect:
         change=None,
         overlap=0.0,
         accused=guilty,
-        spared="" if guilty else f"it explains only {percent(found.share)} of what clients lost",
+        spared=""
+        if guilty
+        else tell("it explains only {share} of what clients lost", share=percent(found.share)),
         grade="B",
     )

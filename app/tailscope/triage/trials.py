@@ -14,8 +14,10 @@ import numpy as np
 from tailscope.triage import recipes
 from tailscope.triage.calibration import Engine, delayed
 from tailscope.triage.lift import CACHE_DROP, Change
+from tailscope.triage.phrase import tell, who
 from tailscope.triage.simulator import Load, load
 from tailscope.triage.step import UNLIMITED, Limits
+from tailscope.triage.words import percent, seconds
 from tailscope.triage.work import Flags, Floats, Work
 
 _AGEING = 20.0
@@ -24,6 +26,9 @@ _AGEING = 20.0
 _OUTPUT, _INPUT = 512, 4096
 _HEDGED = 0.95
 """Requests that wait longer for their first token than this part of all are sent again."""
+
+NOBODY = tell("nobody")
+_LONGEST = tell("the longest tenth of the prompts")
 
 _GENERATION = 0.98
 """Share of the generations that a timeout lets through."""
@@ -54,7 +59,7 @@ class Trial:
     limits: Limits
     kept: Flags
     paying: Flags
-    payers: str = "nobody"
+    payers: str = NOBODY
     cut: int = 0
     replicas: int = 1
     hedge: float | None = None
@@ -102,7 +107,7 @@ class Case:
         limits: Limits | None = None,
         kept: Flags | None = None,
         paying: Flags | None = None,
-        payers: str = "nobody",
+        payers: str = NOBODY,
         cut: int = 0,
         replicas: int = 1,
         hedge: float | None = None,
@@ -140,11 +145,11 @@ def _of_tenant(case: Case, suspect: int) -> Iterator[Trial]:
     name, own = case.work.tenants[suspect], case.suspected
     yield case.trial(
         "separate",
-        f"Give {name} an instance of its own.",
+        tell("Give {who} an instance of its own.", who=who(name)),
         recipes.separate(name),
         kept=~own,
         paying=own,
-        payers=f"{name}, which moves",
+        payers=tell("{who}, which moves", who=who(name)),
     )
     room = case.engine.limits.sequences
     if room < UNLIMITED and room >= 4:
@@ -152,11 +157,13 @@ def _of_tenant(case: Case, suspect: int) -> Iterator[Trial]:
         group = own.astype(np.int64).tolist()
         yield case.trial(
             "tenant_cap",
-            f"Let {name} have at most {cap} requests in the batch at a time.",
+            tell(
+                "Let {who} have at most {n} requests in the batch at a time.", who=who(name), n=cap
+            ),
             recipes.tenant_cap(name, cap),
             sent=replace(case.sent, group=group, caps={1: cap}),
             paying=own,
-            payers=name,
+            payers=who(name),
         )
     if case.change is not None and case.change.cached <= CACHE_DROP:
         yield _cache_restored(case, suspect)
@@ -175,8 +182,12 @@ def _cache_restored(case: Case, suspect: int) -> Trial:
     computed = np.maximum(np.rint(work.context).astype(np.int64) - cached, 1)
     return case.trial(
         "cache_restored",
-        f"Let the prompts of {work.tenants[suspect]} begin with the same text again, and route "
-        f"them to the same instance: {share:.0%} of their tokens used to come from the cache.",
+        tell(
+            "Let the prompts of {who} begin with the same text again, and route them to the same "
+            "instance: {share} of their tokens used to come from the cache.",
+            who=who(work.tenants[suspect]),
+            share=percent(share),
+        ),
         recipes.cache(),
         sent=replace(case.sent, cached=cached.tolist(), computed=computed.tolist()),
     )
@@ -189,22 +200,24 @@ def _of_order(case: Case) -> Iterator[Trial]:
     long_ = seconds > np.quantile(seconds, 0.9)
     yield case.trial(
         "short_first",
-        "Let short prompts go first; a long one gains on them as it waits.",
+        tell("Let short prompts go first; a long one gains on them as it waits."),
         recipes.short_first(),
         sent=replace(case.sent, rank=rank.tolist()),
         paying=long_,
-        payers="the longest tenth of the prompts",
+        payers=_LONGEST,
     )
     room = case.engine.limits.sequences
     if 4 <= room < UNLIMITED:
         cap = max(room // 2, 1)
         yield case.trial(
             "lanes",
-            f"Keep half of the batch for short prompts: at most {cap} long ones at a time.",
+            tell(
+                "Keep half of the batch for short prompts: at most {n} long ones at a time.", n=cap
+            ),
             recipes.lanes(cap, int(np.quantile(work.context, 0.9))),
             sent=replace(case.sent, group=long_.astype(np.int64).tolist(), caps={1: cap}),
             paying=long_,
-            payers="the longest tenth of the prompts",
+            payers=_LONGEST,
         )
 
 
@@ -215,11 +228,11 @@ def _of_size(case: Case) -> Iterator[Trial]:
         output = np.minimum(work.output, _OUTPUT).astype(np.int64)
         yield case.trial(
             "output_cap",
-            f"Allow at most {_OUTPUT} tokens of answer.",
+            tell("Allow at most {n} tokens of answer.", n=_OUTPUT),
             recipes.output_cap(_OUTPUT),
             sent=replace(sent, output=np.maximum(output, 1).tolist()),
             paying=long_,
-            payers="the requests with longer answers, which are cut",
+            payers=tell("the requests with longer answers, which are cut"),
             cut=int(long_.sum()),
         )
     large = np.asarray(work.context > _INPUT)
@@ -228,11 +241,11 @@ def _of_size(case: Case) -> Iterator[Trial]:
         computed = np.where(large, left, np.maximum(work.computed, 1.0)).astype(np.int64)
         yield case.trial(
             "input_cap",
-            f"Allow at most {_INPUT} tokens of prompt.",
+            tell("Allow at most {n} tokens of prompt.", n=_INPUT),
             recipes.input_cap(_INPUT),
             sent=replace(sent, computed=computed.tolist()),
             paying=large,
-            payers="the requests with longer prompts, which are cut",
+            payers=tell("the requests with longer prompts, which are cut"),
             cut=int(large.sum()),
         )
 
@@ -242,7 +255,9 @@ def _of_limits(case: Case) -> Iterator[Trial]:
     for tokens in (limits.tokens // 4, limits.tokens // 2, limits.tokens * 2):
         yield case.trial(
             f"step_tokens_{tokens}",
-            f"Compute at most {tokens} tokens a step, instead of {limits.tokens}.",
+            tell(
+                "Compute at most {n} tokens a step, instead of {was}.", n=tokens, was=limits.tokens
+            ),
             recipes.step_tokens(tokens),
             limits=replace(limits, tokens=max(tokens, 1)),
         )
@@ -251,7 +266,11 @@ def _of_limits(case: Case) -> Iterator[Trial]:
     for room in (limits.sequences // 2, limits.sequences * 2):
         yield case.trial(
             f"batch_{room}",
-            f"Run at most {room} requests at a time, instead of {limits.sequences}.",
+            tell(
+                "Run at most {n} requests at a time, instead of {was}.",
+                n=room,
+                was=limits.sequences,
+            ),
             recipes.batch(room),
             limits=replace(limits, sequences=max(room, 1)),
         )
@@ -265,10 +284,13 @@ def _of_time(case: Case) -> Iterator[Trial]:
     if float(waits.max()) > patience:
         yield case.trial(
             "queue_timeout",
-            f"Give up waiting after {patience:.1f} s, and tell the client to come back later.",
+            tell(
+                "Give up waiting after {time}, and tell the client to come back later.",
+                time=seconds(patience),
+            ),
             recipes.queue_timeout(patience),
             sent=replace(case.sent, patience=patience),
-            payers="the requests that give up",
+            payers=tell("the requests that give up"),
         )
     decode = case.engine.play.done - case.engine.play.first
     longest = max(float(np.quantile(decode, _GENERATION)), 1.0)
@@ -278,11 +300,11 @@ def _of_time(case: Case) -> Iterator[Trial]:
         output = np.where(late, np.minimum(pace * longest, work.output), work.output)
         yield case.trial(
             "generation_timeout",
-            f"End a generation after {longest:.1f} s.",
+            tell("End a generation after {time}.", time=seconds(longest)),
             recipes.generation_timeout(longest),
             sent=replace(case.sent, output=_whole(output)),
             paying=late,
-            payers="the requests that generate for longer, which are cut",
+            payers=tell("the requests that generate for longer, which are cut"),
             cut=int(late.sum()),
         )
 
@@ -291,32 +313,37 @@ def _of_retries(case: Case) -> Iterator[Trial]:
     if case.repeated is not None and case.repeated.any():
         yield case.trial(
             "no_retries",
-            "Do not send a request again that was only slow; wait longer, with a growing pause.",
+            tell(
+                "Do not send a request again that was only slow; wait longer, with a growing pause."
+            ),
             recipes.no_retries(),
             kept=~case.repeated,
             paying=case.repeated,
-            payers="the second attempts, which are not sent",
+            payers=tell("the second attempts, which are not sent"),
         )
 
 
 def _of_replicas(case: Case) -> Iterator[Trial]:
     yield case.trial(
         "replica",
-        "Add an engine of the same kind, and let both take requests in turn.",
+        tell("Add an engine of the same kind, and let both take requests in turn."),
         recipes.replica(),
         replicas=2,
-        payers="whoever pays for the hardware",
+        payers=tell("whoever pays for the hardware"),
     )
     wait = case.engine.play.first - case.work.arrived
     delay = float(np.quantile(wait, _HEDGED))
     if case.replicas > 1 and (wait > delay).any():
         yield case.trial(
             "hedging",
-            f"Send a request without a first token after {delay:.1f} s to another engine, too, and "
-            "take the answer that comes first.",
+            tell(
+                "Send a request without a first token after {time} to another engine, too, and "
+                "take the answer that comes first.",
+                time=seconds(delay),
+            ),
             recipes.hedging(delay),
             hedge=delay,
-            payers="all, by the work that is done twice",
+            payers=tell("all, by the work that is done twice"),
         )
 
 

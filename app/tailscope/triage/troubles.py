@@ -10,28 +10,32 @@ import pandas as pd
 
 from tailscope.triage.counters import Reads, held, spans, steps
 from tailscope.triage.hardware import Cause, Span, Throttle, Weight, Xid
+from tailscope.triage.phrase import tell
 
 CAUSES: tuple[Cause, ...] = (
-    Cause("heat", ("sw_thermal", "hw_thermal", "thermal"), "held down by heat", Weight.FAULT),
+    Cause("heat", ("sw_thermal", "hw_thermal", "thermal"), tell("held down by heat"), Weight.FAULT),
     Cause(
         "power_brake",
         ("hw_power_brake",),
-        "held down by the power supply of its machine",
+        tell("held down by the power supply of its machine"),
         Weight.FAULT,
     ),
     Cause(
         "hardware",
         ("hw_slowdown",),
-        "held down by its hardware, which does not tell why,",
+        tell("held down by its hardware, which does not tell why,"),
         Weight.FAULT,
         beyond=("hw_thermal", "hw_power_brake"),
     ),
-    Cause("power_limit", ("sw_power_cap",), "held at its power limit", Weight.LIMIT),
+    Cause("power_limit", ("sw_power_cap",), tell("held at its power limit"), Weight.LIMIT),
     Cause(
-        "board_limit", ("board_limit", "reliability"), "held at a limit of its board", Weight.LIMIT
+        "board_limit",
+        ("board_limit", "reliability"),
+        tell("held at a limit of its board"),
+        Weight.LIMIT,
     ),
-    Cause("sync_boost", ("sync_boost",), "held at the clock of other GPUs", Weight.LIMIT),
-    Cause("setting", ("application_clocks",), "held at clocks that were set", Weight.SETTING),
+    Cause("sync_boost", ("sync_boost",), tell("held at the clock of other GPUs"), Weight.LIMIT),
+    Cause("setting", ("application_clocks",), tell("held at clocks that were set"), Weight.SETTING),
 )
 """What the reasons of the driver mean. A GPU under full load is at its power limit for much of the
 time, which is what the limit is for; heat and power brakes are not."""
@@ -61,7 +65,7 @@ def throttles(rows: pd.DataFrame, reads: Reads, start_ns: int, end_ns: int) -> t
     }
     known = {reason for cause in CAUSES for reason in cause.reasons}
     others = (
-        Cause(reason, (reason,), f"held down ({reason})", Weight.LIMIT)
+        Cause(reason, (reason,), tell("held down ({reason})", reason=reason), Weight.LIMIT)
         for reason in by_reason.keys() - known
     )
     found = [throttle for cause in (*CAUSES, *others) if (throttle := _throttle(cause, by_reason))]

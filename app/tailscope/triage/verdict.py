@@ -19,8 +19,9 @@ import pandas as pd
 
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.accusation import Held, spared_by
-from tailscope.triage.ledger import MECHANISMS, OTHERS
+from tailscope.triage.ledger import MECHANISMS
 from tailscope.triage.lift import Change
+from tailscope.triage.phrase import tell
 from tailscope.triage.reckoning import VICTIMS, Reckoning, in_parallel, reckon
 from tailscope.triage.slow import SlowRule
 from tailscope.triage.stages import STAGES
@@ -251,7 +252,7 @@ def _present(studies: list[Study]) -> list[int]:
             int(tenant)
             for one in studies
             for tenant in np.unique(one.work.tenant)
-            if one.book.tenants[one.book.column[tenant]] != OTHERS
+            if one.book.tenants[one.book.column[tenant]] == one.work.tenants[int(tenant)]
         }
     )
 
@@ -275,7 +276,7 @@ def _tenant(held: Held, heavy: list[int], sick: bool, agreed: bool) -> Suspect:
     during = overlap(one, tenant, found) if found else 0.0
     spared = spared_by(held, found, during, sick)
     if not spared and _slowed(one, tenant) < VICTIMS:
-        spared = f"fewer than {VICTIMS} requests of others were noticeably slowed"
+        spared = tell("fewer than {n} requests of others were noticeably slowed", n=VICTIMS)
     return Suspect(
         name=held.name,
         kind="tenant",
@@ -318,7 +319,7 @@ def _engine(one: Study) -> Suspect:
     spared = (
         ""
         if max(share, saved) >= ENGINE
-        else f"it explains only {percent(max(share, saved))} of the slow seconds"
+        else tell("it explains only {share} of the slow seconds", share=percent(max(share, saved)))
     )
     return Suspect(
         name=one.work.server or "engine",

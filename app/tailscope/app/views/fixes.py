@@ -13,7 +13,7 @@ from tailscope.triage.diagnosis import Diagnosis, Graded
 from tailscope.triage.fixes import Quantiles
 from tailscope.triage.words import percent, seconds
 
-LANGUAGES = {"vllm": "bash", "sglang": "bash", "gateway": "yaml"}
+LANGUAGES = {"vllm": "bash", "sglang": "bash", "gateway": "text"}
 """How the settings of each are shown."""
 
 
@@ -26,6 +26,7 @@ def draw(context: Context) -> None:
         with st.container(border=True):
             verdicts.show(diagnosis)
             st.markdown(_state(diagnosis, tried))
+            verdicts.runbook(context, diagnosis)
             verdicts.method("replay", "grade")
         for number, one in enumerate(fix for fix in tried if fix.fix.helps):
             _card(context, one, number)
@@ -69,7 +70,7 @@ def _card(context: Context, one: Graded, number: int) -> None:
         st.caption(say("fixes.grade", grade=one.grade, server=plain(one.server)))
         for name, text in one.config.items():
             st.markdown(say("fixes.config", name=plain(name)))
-            st.code(text, language=LANGUAGES.get(name, "bash"), wrap_lines=True)
+            st.code(translated(text), language=LANGUAGES.get(name, "bash"), wrap_lines=True)
         context.link("comparison", say("fixes.check"), ":material/compare_arrows:")
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 
 from tailscope.app import strips
 from tailscope.app.context import Context
+from tailscope.app.roles import OPERATOR
 from tailscope.app.series import PROMETHEUS, STORE
 from tailscope.app.text import plain, say, translated
 from tailscope.app.verdicts import METHODS
@@ -18,7 +19,10 @@ from tailscope.triage.words import moment, percent
 _LOOK_NS = 300 * 10**9
 """Samples of so long are looked at, to say where they come from."""
 
-TERMS = ("ttft", "total", "excess", "ledger", "removal", "lift", "grade", "victims", "sm", "dram")
+TERMS = (
+    *("ttft", "total", "excess", "censored", "ledger", "removal", "lift", "grade", "victims"),
+    *("fidelity", "epoch", "knee", "headroom", "sm", "dram"),
+)
 
 
 def draw(context: Context) -> None:
@@ -40,11 +44,14 @@ def draw(context: Context) -> None:
 def _sources(context: Context) -> None:
     st.subheader(say("health.sources"))
     rows = []
-    for part in context.source.parts():
+    whole = context.source.viewer == OPERATOR
+    for number, part in enumerate(context.source.parts(), 1):
         span = part.span
         rows.append(
             {
-                "source": say("health.store", path=part.directory),
+                "source": say("health.store", path=part.directory)
+                if whole
+                else say("health.numbered", number=number),
                 "state": say("health.read" if part.exists else "health.never"),
                 "from": None if span is None else moment(span[0]),
                 "to": None if span is None else moment(span[1]),
@@ -56,7 +63,7 @@ def _sources(context: Context) -> None:
         trouble = context.source.prometheus.trouble
         rows.append(
             {
-                "source": context.source.prometheus.url,
+                "source": context.source.prometheus.url if whole else "Prometheus",
                 "state": say("health.fails", why=trouble) if trouble else say("health.answers"),
                 "from": None,
                 "to": None,

@@ -9,14 +9,17 @@ import streamlit as st
 
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.empty import missing
-from tailscope.app.palette import TenantColours
+from tailscope.app.palette import OTHERS, TenantColours
 from tailscope.app.text import plain, say, translated
+from tailscope.app.text import tenant as named_so
+from tailscope.app.verdicts import method
 from tailscope.triage.diagnosis import Diagnosis, Offline
 from tailscope.triage.identity import keys
 from tailscope.triage.stages import floats, named
 from tailscope.triage.words import percent, seconds
 
 BINS = 60
+_LISTED = 100
 
 
 def draw(context: Context) -> None:
@@ -35,6 +38,7 @@ def draw(context: Context) -> None:
             missing("offline.none")
             return
         _relief(found)
+        method("removal", "offline", "replay")
         _distribution(diagnosis.frame, names, context.colours)
         _outliers(context, diagnosis, found)
 
@@ -44,7 +48,9 @@ def _relief(found: Offline) -> None:
     if not found.relief:
         st.caption(say("offline.no_relief"))
     for name, share in found.relief.items():
-        st.markdown(say("offline.gives", name=plain(name), share=percent(max(share, 0.0))))
+        st.markdown(
+            say("offline.gives", name=plain(named_so(name)), share=percent(max(share, 0.0)))
+        )
 
 
 def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantColours) -> None:
@@ -61,7 +67,7 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
             {
                 "low": 10 ** edges[:-1],
                 "high": 10 ** edges[1:],
-                "tenant": name,
+                "tenant": named_so(name),
                 "requests": np.histogram(logs[tenant[known].eq(name)], edges)[0],
             }
         )
@@ -96,16 +102,16 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
 
 def _outliers(context: Context, diagnosis: Diagnosis, found: Offline) -> None:
     st.subheader(say("offline.outliers"), help=say("offline.outliers_help"))
-    if not found.outliers:
+    shown = [one for one in found.outliers if one.tenant != OTHERS][:_LISTED]
+    if not shown:
         st.caption(say("offline.no_outliers"))
         return
-    shown = found.outliers[:100]
     frame = diagnosis.frame.iloc[[one.row for one in shown]]
     st.dataframe(
         pd.DataFrame(
             {
                 "request": frame["request_id"].fillna(keys(frame)).tolist(),
-                "tenant": [one.tenant for one in shown],
+                "tenant": [named_so(one.tenant) for one in shown],
                 "seconds": [one.seconds for one in shown],
                 "usual": [one.usual for one in shown],
                 "why": [translated(one.reason) for one in shown],

@@ -62,8 +62,7 @@ def draw(context: Context) -> None:
 def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> None:
     with place.container():
         verdicts.show(diagnosis)
-        if diagnosis.cause is not None:
-            verdicts.runbook(context, diagnosis.cause.cause)
+        verdicts.runbook(context, diagnosis)
 
 
 def _sentence(finding: Finding) -> DeltaGenerator:
@@ -73,8 +72,8 @@ def _sentence(finding: Finding) -> DeltaGenerator:
         for icon, text in zip(_ICONS, slowness(finding), strict=False):
             st.markdown(f":material/{icon}: {plain(translated(text))}")
         place = st.empty()
-        for text in health(finding.gpus, finding.window.start_ns):
-            st.markdown(f":material/memory: {plain(translated(text))}")
+        for trouble in health(finding.gpus, finding.window.start_ns):
+            st.markdown(f":material/memory: {plain(translated(trouble))}")
         for note in notes(finding):
             st.caption(f":material/info: {plain(translated(note))}")
         verdicts.method()
@@ -83,7 +82,10 @@ def _sentence(finding: Finding) -> DeltaGenerator:
 
 def _tiles(context: Context, finding: Finding) -> None:
     with st.grid(6, min_column_width=124, gap="small"):
-        for label, values in (("total", finding.latency.total), ("TTFT", finding.latency.ttft)):
+        for label, values in (
+            (say("stage.total"), finding.latency.total),
+            ("TTFT", finding.latency.ttft),
+        ):
             for name in LEVELS:
                 _tile(f"{name} {label}", values, name)
 

@@ -8,9 +8,10 @@ import streamlit as st
 from tailscope.app import account, strips, tables
 from tailscope.app import timeline as drawing
 from tailscope.app.context import REQUEST, Context
-from tailscope.app.palette import shown
+from tailscope.app.palette import UNKNOWN, shown
+from tailscope.app.roles import OPERATOR
 from tailscope.app.source import Loaded
-from tailscope.app.text import plain, say, translated
+from tailscope.app.text import plain, say, tenant, translated
 from tailscope.triage.coincidence import beside as compared
 from tailscope.triage.gpusentence import during
 from tailscope.triage.identity import keys
@@ -71,7 +72,7 @@ def _troubles(around: Neighbourhood, loaded: Loaded) -> tuple[str, ...]:
 
 def _facts(row: pd.Series) -> list[str]:
     found = [
-        say("request.tenant", name=plain(_text(row, "tenant") or "unknown")),
+        say("request.tenant", name=plain(tenant(_text(row, "tenant") or UNKNOWN))),
         say("request.arrived", at=moment(int(row["arrived_ns"]))),
     ]
     for name in ("input_tokens", "output_tokens"):
@@ -114,6 +115,8 @@ def _hardware(context: Context, around: Neighbourhood, length: float) -> None:
     samples = context.source.samples(strips.METRICS, *strips.span(origin, length))
     for strip in strips.STRIPS:
         server = "" if strip is strips.GPU else _text(row, "server")
+        if not server and strip is not strips.GPU and context.source.viewer != OPERATOR:
+            continue  # all engines would be drawn, those of others among them
         points = strips.lines(samples, strip, origin, length, server)
         if not points.empty:
             st.altair_chart(

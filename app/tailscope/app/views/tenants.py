@@ -9,10 +9,11 @@ from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.export import download, download_json, rare
 from tailscope.app.text import plain, say
+from tailscope.app.text import tenant as named_so
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.diagnosis import Diagnosis, Matrix
 from tailscope.triage.report import report
-from tailscope.triage.stages import rows
+from tailscope.triage.stages import named, rows
 from tailscope.triage.verdict import Suspect
 from tailscope.triage.words import clock
 
@@ -33,6 +34,7 @@ def draw(context: Context) -> None:
             verdicts.show(diagnosis)
             if not diagnosis.verdict:
                 st.markdown(say("overview.none_slow"))
+            verdicts.runbook(context, diagnosis)
             verdicts.method("ledger", "removal", "lift", "accused", "grade")
         _removal(context, diagnosis)
         for one in diagnosis.matrices:
@@ -91,7 +93,7 @@ def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
     others = "" if one.change is None else f"{one.change.others:.1f}"
     return say(
         "tenants.stretch",
-        name=plain(one.name),
+        name=plain(named_so(one.name)),
         begin=clock(stretch[0]),
         end=clock(stretch[1]),
         lift=f"{one.lift or 0:.1f}",
@@ -121,5 +123,8 @@ def _export(context: Context, diagnosis: Diagnosis) -> None:
         shape = report(diagnosis)
     # Single requests are nobody's aggregates.
     shape["slow"] = {name: value for name, value in shape["slow"].items() if name != "slowest"}
-    few = rare([(load.name, load.requests) for load in context.finding.tenants])
+    if "offline" in shape:
+        shape["offline"].pop("outliers", None)
+    frame = diagnosis.frame
+    few = rare(named(frame, "tenant"), context.question.scope.window(frame))
     download_json("report", shape, few)
