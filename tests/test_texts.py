@@ -19,7 +19,10 @@ from tests import recorded
 from tests.simulated.scenario import scenario
 
 APP = Path(__file__).parents[1] / "app" / "tailscope" / "app"
-OTHERS = {"command", "diagnose", "terminal", "settings", "roles", "headers", "prometheus", "text"}
+OTHERS = {
+    *("command", "diagnose", "terminal", "settings", "roles", "headers", "prometheus", "text"),
+    "questions",
+}
 """Modules that speak to a terminal or not at all; the errors of a start are English."""
 
 FILES = [path for path in sorted(APP.rglob("*.py")) if path.stem not in OTHERS]

@@ -20,6 +20,7 @@ _HERE = Path(__file__).parent
 
 OPTIONS: Mapping[str, str] = {
     "browser.gatherUsageStats": "false",
+    "client.showErrorLinks": "false",
     "client.toolbarMode": "viewer",
     "global.developmentMode": "false",
     "runner.fastReruns": "true",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +14,19 @@ from tailscope.app import controls, empty, shared
 from tailscope.app.access import admitted
 from tailscope.app.context import Context
 from tailscope.app.controls import Choice
+from tailscope.app.prometheus import Prometheus
+from tailscope.app.questions import bounds, names
 from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.settings import Settings
 from tailscope.app.source import Loaded, Source
-from tailscope.app.text import plain, say
+from tailscope.app.text import plain, say, translated
 from tailscope.app.views import (
     capacity,
     comparison,
     fixes,
     health,
     offline,
+    outline,
     overview,
     request,
     slow,
@@ -99,28 +103,30 @@ def show(first: str = "overview") -> None:
 
 
 def _opening(settings: Settings, key: str, pages: Pages) -> Callable[[], None]:
-    return lambda: _page(settings, PAGES[key], pages)
+    return lambda: _page(settings, key, pages)
 
 
-def _page(settings: Settings, entry: Entry, pages: Pages) -> None:
+def _page(settings: Settings, key: str, pages: Pages) -> None:
     if settings.notice:
         st.info(plain(settings.notice), icon=":material/info:")
     try:
         viewer = admitted(settings.roles)
         if viewer is not None:
-            _admitted(settings, entry, pages, viewer)
+            _admitted(settings, key, pages, viewer)
     except (ReaderError, UsageError) as error:
         st.error(plain(str(error)), icon=":material/error:")
 
 
-def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) -> None:
+def _admitted(settings: Settings, key: str, pages: Pages, viewer: Viewer) -> None:
+    entry = PAGES[key]
     source = shared.opened(settings, viewer)
     colours = shared.colours(settings.data, viewer.tenant)
     with st.sidebar:
         span = controls.window()
     loaded = source.window(span.seconds, span.period)
+    alone = source.prometheus if loaded.frame.empty and source.span() is None else None
     with st.sidebar:
-        choice = controls.choice(span, loaded.names)
+        choice = controls.choice(span, _names(source, loaded, alone))
         if viewer != OPERATOR:
             st.caption(say("access.masked", tenant=plain(viewer.tenant or "")))
     offered = loaded.names
@@ -131,7 +137,7 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
             if fresh.names != offered:
                 st.rerun()  # the filters offer what is there
             colours.learn(fresh.names["tenant"])
-            _body(Context(settings, source, fresh, choice, colours, pages), entry)
+            _body(Context(settings, source, fresh, choice, colours, pages), entry, key)
         except ReaderError as error:
             st.error(plain(str(error)), icon=":material/error:")
 
@@ -139,9 +145,20 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
     st.fragment(refreshed, run_every=every if choice.live and entry.live else None)()
 
 
-def _body(context: Context, entry: Entry) -> None:
+def _names(source: Source, loaded: Loaded, alone: Prometheus | None) -> Mapping[str, Sequence[str]]:
+    """What the filters offer: names from the records, or from series where these stand alone."""
+    if alone is None:
+        return loaded.names
+    start, end = bounds(loaded.start_ns or None, loaded.end_ns, time.time_ns())
+    return loaded.once(lambda: names(alone, start, end, source.viewer), "names")
+
+
+def _body(context: Context, entry: Entry, key: str) -> None:
     source, loaded = context.source, context.loaded
     if loaded.frame.empty and source.span() is None:
+        if source.prometheus is not None and not entry.bare:
+            outline.draw(context, key, source.prometheus)
+            return
         empty.no_records(source.directories, source.exists())
         _troubles(source)
         if entry.bare:
@@ -164,6 +181,10 @@ def _troubles(source: Source) -> None:
     """Say so where Prometheus does not answer."""
     if source.prometheus is not None and (why := source.prometheus.trouble):
         st.warning(
-            say("health.prometheus_fails", url=plain(source.prometheus.url), why=plain(why)),
+            say(
+                "health.prometheus_fails",
+                url=plain(source.prometheus.url),
+                why=plain(translated(why)),
+            ),
             icon=":material/cloud_off:",
         )

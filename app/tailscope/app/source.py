@@ -193,7 +193,7 @@ class Source:
         self.prometheus = prometheus
         self._reader = Stores(found)
         self._series = Series(self._reader, prometheus)
-        self._viewer = viewer
+        self.viewer = viewer
         self._now = now
         self._clock = clock
         self._kept: OrderedDict[_Key, Loaded] = OrderedDict()
@@ -269,7 +269,7 @@ class Source:
         return loaded
 
     def _requests(self, start_ns: int, end_ns: int) -> pd.DataFrame:
-        return masked(self._reader.window(start_ns, end_ns), self._viewer)
+        return masked(self._reader.window(start_ns, end_ns), self.viewer)
 
     def samples(self, metrics: tuple[str, ...], start_ns: int, end_ns: int) -> pd.DataFrame:
         """Samples of engines and GPUs, each with its ``origin``; those of the past are read once.

@@ -9,7 +9,17 @@ from tailscope.app.text import plain, say, translated
 from tailscope.triage.cause import Cause
 from tailscope.triage.diagnosis import Diagnosis
 
-METHODS = ("percentiles", "interval", "excess", "ledger", "removal", "lift", "accused", "grade")
+METHODS = (
+    "percentiles",
+    "interval",
+    "excess",
+    "ledger",
+    "removal",
+    "lift",
+    "accused",
+    "grade",
+    "buckets",
+)
 """Texts of how things are computed, in the order in which they build on each other."""
 
 RUNBOOKS = {
