@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tailscope.address import free
 from tailscope.app.buckets import Buckets
 from tailscope.app.palette import OTHERS
 from tailscope.app.prometheus import Prometheus
@@ -18,9 +19,11 @@ from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.views.outline import tenants
 from tailscope.catalogue.requests import SECONDS_BUCKETS
 from tailscope.triage.scope import Scope
-from tests.openpage import Open, words
+from tests.openpage import Open, open_page, words
 from tests.prometheus import Prometheus as Server
 from tests.prometheus import backfill, running
+
+__all__ = ["open_page"]
 
 SPAN, STEP = 900, 15
 """Seconds of the history, and between two scrapes."""
@@ -81,9 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, i
 def test_series_alone_fill_the_overview(
     open_page: Open, server: tuple[Server, int], tmp_path: Path
 ) -> None:
-    test = open_page(
-        settings_of={"data": (), "prometheus": server[0].url}, window="15m", live="false"
-    )
+    test = open_page(settings_of={"prometheus": server[0].url}, window="15m", live="false")
     said = words(test)
     assert "percentiles are estimates from buckets" in said
     assert "From Prometheus: bucket estimate." in said
@@ -102,7 +103,7 @@ def test_series_alone_fill_the_overview(
 def test_pages_that_need_records_say_why_and_how(
     open_page: Open, server: tuple[Server, int], page: str
 ) -> None:
-    test = open_page(settings_of={"data": (), "prometheus": server[0].url}, page=page)
+    test = open_page(settings_of={"prometheus": server[0].url}, page=page)
     said = words(test)
     assert "No request records, only series from Prometheus" in said
     assert any(reason in said for reason in ("This page", "Who slowed whom is not shown"))
@@ -148,7 +149,7 @@ def test_a_prometheus_without_our_series_says_how_it_gets_them(
     open_page: Open, server: tuple[Server, int]
 ) -> None:
     long_ago = {"window": "between", "from": "2020-01-01T00:00Z", "to": "2020-01-01T01:00Z"}
-    test = open_page(settings_of={"data": (), "prometheus": server[0].url}, **long_ago)
+    test = open_page(settings_of={"prometheus": server[0].url}, **long_ago)
     assert "answers, but has no series of Tailscope from 2020-01-01 00:00:00" in words(test)
     assert "job_name: tailscope" in test.code[0].value
 
@@ -169,8 +170,8 @@ def test_buckets_say_as_much_as_they_know() -> None:
 
 
 def test_what_fails_is_said_and_can_be_asked_again(open_page: Open) -> None:
-    url = "http://127.0.0.1:9"  # nobody listens
-    test = open_page(settings_of={"data": (), "prometheus": url})
+    url = f"http://{free()}"  # nobody listens
+    test = open_page(settings_of={"prometheus": url})
     said = "".join(str(one.value) for one in test.error).replace("\\", "")
     assert "it cannot be reached" in said
     assert [one.label for one in test.button] == ["Ask again now"]

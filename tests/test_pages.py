@@ -27,7 +27,7 @@ from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.identity import find
 from tailscope.triage.scope import Scope
 from tests import recorded
-from tests.test_app import Open, diagnosed, open_page, table, words
+from tests.openpage import Open, diagnosed, open_page, table, words
 
 __all__ = ["open_page"]
 

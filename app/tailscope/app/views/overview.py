@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -15,7 +17,7 @@ from tailscope.app.palette import shown
 from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
-from tailscope.triage.finding import Finding
+from tailscope.triage.finding import Finding, SlowRequest
 from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
@@ -338,12 +340,17 @@ def _slow(context: Context, finding: Finding) -> None:
             context.link("request", label, icon, **{REQUEST: shown_key})
 
 
-def slow_table(finding: Finding, keys: list[str], chosen: str | None) -> None:
-    """Draw the slow requests; a chosen row goes into the address."""
+def slow_table(
+    finding: Finding,
+    keys: list[str],
+    chosen: str | None,
+    listed: Sequence[SlowRequest] | None = None,
+) -> None:
+    """Draw the slow requests, or other ones; a chosen row goes into the address."""
     # The rows are part of the widget's identity: a choice never slips to another request.
     key = f"slow-{hash(tuple(keys))}"
     st.dataframe(
-        tables.known(tables.slow_requests(finding)),
+        tables.known(tables.slow_requests(finding, listed)),
         column_config=tables.slow_requests_columns(finding),
         hide_index=True,
         placeholder="",

@@ -36,7 +36,7 @@ def draw(context: Context) -> None:
             verdicts.method("ledger", "removal", "lift", "accused", "grade")
         _removal(context, diagnosis)
         for one in diagnosis.matrices:
-            _matrix(one, {load.name: load.requests for load in finding.tenants})
+            _matrix(context, one, {load.name: load.requests for load in finding.tenants})
         _loads(context, diagnosis, names)
         findings_of(context, diagnosis)
         _export(context, diagnosis)
@@ -53,11 +53,23 @@ def _removal(context: Context, diagnosis: Diagnosis) -> None:
     st.caption(say("tenants.removal_note"))
 
 
-def _matrix(one: Matrix, requests: dict[str, int]) -> None:
+def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
     st.subheader(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
     data = blame.cells(one)
-    st.altair_chart(blame.matrix(data), alt=say("tenants.matrix_alt"), key=f"matrix-{one.server}")
+    event = st.altair_chart(
+        blame.matrix(data),
+        alt=say("tenants.matrix_alt"),
+        key=f"matrix-{one.server}",
+        on_select="rerun",
+    )
+    if (pair := blame.clicked(event)) is not None:
+        address = {name: st.query_params.get_all(name) for name in st.query_params}
+        st.switch_page(context.pages["slow"], query_params={**address, **pair.address})
     st.caption(say("tenants.matrix_note"))
+    with st.container(horizontal=True):
+        for row in blame.largest(data):
+            label = say("tenants.cell", victim=plain(row.victim), worker=plain(row.worker))
+            context.link("slow", label, ":material/manage_search:", **row.address)
     known = data[data["worker"].isin(requests) | data["worker"].eq("")]
     fewest = [
         min(requests.get(victim, 0), requests.get(worker, requests.get(victim, 0)))
