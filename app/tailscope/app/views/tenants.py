@@ -62,13 +62,12 @@ def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
         key=f"matrix-{one.server}",
         on_select="rerun",
     )
-    if (pair := blame.clicked(event)) is not None:
-        address = {name: st.query_params.get_all(name) for name in st.query_params}
-        st.switch_page(context.pages["slow"], query_params={**address, **pair.address})
+    pair = blame.clicked(event)
     st.caption(say("tenants.matrix_note"))
     with st.container(horizontal=True):
-        for row in blame.largest(data):
-            label = say("tenants.cell", victim=plain(row.victim), worker=plain(row.worker))
+        for row in blame.largest(data) if pair is None else [pair]:
+            worker = plain(row.worker or say("tenants.nobody"))
+            label = say("tenants.cell", victim=plain(row.victim), worker=worker)
             context.link("slow", label, ":material/manage_search:", **row.address)
     known = data[data["worker"].isin(requests) | data["worker"].eq("")]
     fewest = [
