@@ -30,9 +30,10 @@ def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
     total, arrived = total[known], arrived[known]
     low, high = int(arrived.min()), int(arrived.max())
     width = max((high - low) // BINS, 1)
-    bins = pd.Series(total).groupby((arrived - low) // width)
-    bins = bins.filter(lambda part: len(part) >= FEWEST).groupby((arrived - low) // width)
-    found = bins.quantile(np.array(list(LEVELS.values()))).rename("seconds").reset_index()
+    rows = pd.DataFrame({"bin": (arrived - low) // width, "seconds": total})
+    full = rows.groupby("bin")["seconds"].transform("size") >= FEWEST
+    levels = np.array(list(LEVELS.values()))
+    found = rows[full].groupby("bin")["seconds"].quantile(levels).reset_index()
     found.columns = pd.Index(["bin", "level", "seconds"])
     names = {level: name for name, level in LEVELS.items()}
     return pd.DataFrame(

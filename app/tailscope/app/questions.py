@@ -139,6 +139,15 @@ def names(server: Prometheus, start_ns: int, end_ns: int, viewer: Viewer) -> dic
     return told
 
 
+def rejected(server: Prometheus, start_ns: int, end_ns: int) -> pd.DataFrame:
+    """Records that exporters refused in a time: ``source``, ``reason`` and ``records``."""
+    width = f"{max(int((end_ns - start_ns) / 1e9), 1)}s"
+    counter = f"increase(tailscope_records_rejected_total[{width}])"
+    found = server.at(f"sum by (source, reason) ({counter}) > 0.5", end_ns)
+    found = found.rename(columns={"value": "records"})
+    return found.reindex(columns=["source", "reason", "records"])
+
+
 def read(
     server: Prometheus, start_ns: int, end_ns: int, scope: Scope, viewer: Viewer = OPERATOR
 ) -> Outline:

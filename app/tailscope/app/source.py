@@ -23,6 +23,7 @@ from tailscope.app.prometheus import Prometheus
 from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.series import Series
 from tailscope.app.stores import Part, Stores
+from tailscope.records.clocks import Skew
 from tailscope.records.joining import MAX_NS
 from tailscope.triage.capacity import Capacity
 from tailscope.triage.diagnosis import Diagnosis, Options
@@ -48,6 +49,9 @@ MAX_SAMPLED_NS = 3600 * 10**9
 
 SETTLED_NS = 60 * 10**9
 """Samples of a time that ended so long ago have all been written."""
+
+CLOCKED_NS = 600 * 10**9
+"""Clocks are compared over so long."""
 
 _Key = tuple[float | None, tuple[int | None, int | None] | None]
 _T = TypeVar("_T")
@@ -292,6 +296,18 @@ class Source:
                 while len(self._samples) > _SAMPLES:
                     self._samples.popitem(last=False)
         return found
+
+    def skews(self, loaded: Loaded) -> tuple[Skew, ...]:
+        """How far the clocks of engines and gateways are apart, over the end of a window.
+
+        Raises:
+            ReaderError: If a store cannot be read.
+        """
+        if loaded.frame.empty:
+            return ()
+        end = int(loaded.frame["arrived_ns"].max()) + 1
+        start = max(loaded.start_ns, end - CLOCKED_NS)
+        return loaded.once(lambda: self._reader.skews(start, end), "skews")
 
     def _stamp(self) -> object:
         """Changes whenever something was written."""
