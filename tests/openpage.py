@@ -47,7 +47,7 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
 
 def words(test: AppTest) -> str:
     """What the page says, without the marks of Markdown."""
-    parts = [*test.markdown, *test.caption, *test.subheader, *test.info, *test.error]
+    parts = [*test.markdown, *test.caption, *test.header, *test.subheader, *test.info, *test.error]
     return re.sub(r"\\(.)", r"\1", "\n".join(str(part.value) for part in parts))
 
 

@@ -41,7 +41,7 @@ def admitted(roles: Path | None, identity: Callable[[], str | None] = signed_in)
         return OPERATOR
     known, email = Roles.read(roles), identity()
     if email is None:
-        st.subheader(say("access.title"), icon=":material/lock:")
+        st.header(say("access.title"), icon=":material/lock:")
         st.markdown(say("access.please"))
         if st.button(say("access.login"), type="primary", icon=":material/login:"):
             _login()

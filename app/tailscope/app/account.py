@@ -16,7 +16,10 @@ from tailscope.triage.identity import find
 from tailscope.triage.ledger import MECHANISMS, Ledger
 from tailscope.triage.words import percent, seconds
 
-ENGINE, UNEXPLAINED = "engine", "unexplained"
+ENGINE, UNEXPLAINED, REST = "engine", "unexplained", "rest"
+
+MOST = 10
+"""Rows that are drawn."""
 
 _NOTHING = 0.0005
 """Seconds that are not worth a row; they are added to the unexplained part."""
@@ -27,8 +30,8 @@ class Entry:
     """One row.
 
     Attributes:
-        who: Tenant, or ``ENGINE``, or ``UNEXPLAINED``.
-        how: One of ``MECHANISMS``; empty for the engine and what nothing accounts for.
+        who: Tenant, or ``ENGINE``, ``UNEXPLAINED`` or ``REST``.
+        how: One of ``MECHANISMS``; empty for all that is no tenant's.
         seconds: Of the request's excess.
     """
 
@@ -53,6 +56,14 @@ def entries(book: Ledger) -> list[Entry]:
     return sorted(found, key=lambda entry: -entry.seconds)
 
 
+def gathered(found: list[Entry]) -> list[Entry]:
+    """The largest rows, and all smaller ones as one: the sum is the same."""
+    if len(found) <= MOST:
+        return found
+    rest = sum(entry.seconds for entry in found[MOST - 1 :])
+    return [*found[: MOST - 1], Entry(REST, "", rest)]
+
+
 def words(found: list[Entry], excess: float, own: str) -> str:
     """The largest rows as a sentence."""
     if not found:
@@ -75,7 +86,7 @@ def _clause(entry: Entry, excess: float, own: str) -> str:
 
 def draw(context: Context, key: str) -> None:
     """Draw the ledger of a request of the window."""
-    st.subheader(say("account.title"), help=say("account.help"))
+    st.header(say("account.title"), help=say("account.help"))
     with context.loaded.lock:
         diagnosis = context.diagnosis
         at = find(diagnosis.frame, key)
@@ -88,6 +99,7 @@ def draw(context: Context, key: str) -> None:
     st.markdown(plain(words(found, excess, "" if pd.isna(tenant) else str(tenant))))
     if not found:
         return
+    found = gathered(found)
     left, right = st.columns([3, 2])
     data = pd.DataFrame(
         {

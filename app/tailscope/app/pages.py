@@ -96,6 +96,12 @@ def show(first: str = "overview") -> None:
             default=key == first,
         )
         sections.setdefault(say(f"section.{entry.section}"), []).append(page)
+        if key == first:
+            # The first page has no address of its own; links may name it all the same.
+            named = _opening(settings, key, pages)
+            sections[say(f"section.{entry.section}")].append(
+                st.Page(named, title=say(f"{key}.title"), url_path=key, visibility="hidden")
+            )
     chosen = st.navigation(sections, expanded=True)
     with st.sidebar:
         controls.language()
@@ -107,6 +113,7 @@ def _opening(settings: Settings, key: str, pages: Pages) -> Callable[[], None]:
 
 
 def _page(settings: Settings, key: str, pages: Pages) -> None:
+    st.title(say(f"{key}.title"), anchor=False, help=say(f"{key}.help"))
     if settings.notice:
         st.info(plain(settings.notice), icon=":material/info:")
     try:

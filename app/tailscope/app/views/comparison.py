@@ -211,7 +211,7 @@ def _ends(part: pd.DataFrame) -> tuple[int, int]:
 def _said(found: Comparison, before: pd.DataFrame, after: pd.DataFrame) -> None:
     with st.container(border=True):
         outcome = say(f"comparison.{found.outcome.name.lower()}")
-        st.markdown(f"### {_ICONS[found.outcome]} {outcome}")
+        st.markdown(f"## {_ICONS[found.outcome]} {outcome}")
         st.markdown(
             say("comparison.parts", before=_part(before), after=_part(after)),
         )

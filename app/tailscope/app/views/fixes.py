@@ -51,7 +51,7 @@ def _state(diagnosis: Diagnosis, tried: tuple[Graded, ...]) -> str:
 def _card(context: Context, one: Graded, number: int) -> None:
     fix = one.fix
     with st.container(border=True):
-        st.subheader(plain(translated(fix.change)))
+        st.header(plain(translated(fix.change)))
         left, right = st.columns(2)
         with left:
             st.markdown(f"**{say('fixes.victims')}**")
@@ -67,6 +67,8 @@ def _card(context: Context, one: Graded, number: int) -> None:
         if fix.lost:
             st.markdown(f":material/warning: {say('fixes.lost', count=f'{fix.lost:,}')}")
         st.caption(say("fixes.grade", grade=one.grade, server=plain(one.server)))
+        if not one.config:
+            st.caption(say("fixes.no_config"))
         for name, text in one.config.items():
             st.markdown(say("fixes.config", name=plain(name)))
             st.code(text, language=LANGUAGES.get(name, "bash"), wrap_lines=True)

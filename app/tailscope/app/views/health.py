@@ -46,7 +46,7 @@ def draw(context: Context) -> None:
 
 
 def _sources(context: Context) -> None:
-    st.subheader(say("health.sources"))
+    st.header(say("health.sources"))
     rows = []
     for part in context.source.parts():
         span = part.span
@@ -102,7 +102,7 @@ def _origins(context: Context) -> dict[str, list[str]]:
 
 
 def _quality(finding: Finding) -> None:
-    st.subheader(say("health.quality"))
+    st.header(say("health.quality"))
     data = finding.quality
     with st.grid(4, min_column_width=150, gap="small"):
         for name, value in (
@@ -150,7 +150,7 @@ def _quality(finding: Finding) -> None:
 
 
 def _clocks(context: Context) -> None:
-    st.subheader(say("health.clocks"), help=say("health.clocks_help"))
+    st.header(say("health.clocks"), help=say("health.clocks_help"))
     found = context.source.skews(context.loaded)
     if not found:
         st.caption(say("health.no_clocks"))
@@ -185,7 +185,7 @@ def _clocks(context: Context) -> None:
 
 def _dropped(context: Context) -> None:
     """Draw what exporters refused, by reason: they count it, and the store holds only the rest."""
-    st.subheader(say("health.dropped"), help=say("health.dropped_help"))
+    st.header(say("health.dropped"), help=say("health.dropped_help"))
     server = context.source.prometheus
     if server is None:
         st.caption(say("health.dropped_unknown"))
@@ -211,7 +211,7 @@ def _dropped(context: Context) -> None:
 
 
 def _models(diagnosis: Diagnosis) -> None:
-    st.subheader(say("health.models"), help=say("health.models_help"))
+    st.header(say("health.models"), help=say("health.models_help"))
     rows = []
     for one in diagnosis.best.studies:
         near, limits = one.fidelity, one.admission
@@ -256,7 +256,7 @@ def _models(diagnosis: Diagnosis) -> None:
 
 
 def _missing(finding: Finding) -> None:
-    st.subheader(say("health.missing"))
+    st.header(say("health.missing"))
     data = finding.quality
     steps = {
         "switch_tenants": data.requests == 0 or data.without_tenant > 0,

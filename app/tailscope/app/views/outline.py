@@ -82,7 +82,7 @@ def _switch_on(context: Context) -> None:
 def _overview(context: Context, found: Outline) -> None:
     total = found.parts.get("total")
     with st.container(border=True):
-        st.markdown(f"### {plain(_headline(found, total))}")
+        st.markdown(f"## {plain(_headline(found, total))}")
         st.markdown(_origin(context, found))
         method("buckets")
     _tiles(context, found)
@@ -263,7 +263,7 @@ def _line(
 
 
 def _tenants(context: Context, found: Outline) -> None:
-    st.subheader(say("outline.tenants"), help=say("outline.tenants_help"))
+    st.header(say("outline.tenants"), help=say("outline.tenants_help"))
     table = tenants(found)
     if table.empty:
         st.caption(say("outline.no_tenants"))

@@ -54,7 +54,7 @@ def timeline(context: Context, text: str) -> str | None:
     key = str(keys(around.request).iloc[0])
     st.session_state[_KEPT] = key
     name = _text(row, "request_id") or _text(row, "span_id") or say("chart.no_id")
-    st.subheader(say("request.name", name=plain(name)))
+    st.header(say("request.name", name=plain(name)))
     st.markdown(" · ".join(_facts(row)))
     st.markdown(plain(" ".join(translated(one) for one in (stages(around), beside(around)) if one)))
     for trouble in _troubles(around, context.loaded):

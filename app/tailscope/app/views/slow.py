@@ -139,7 +139,7 @@ def _waterfall(means: pd.DataFrame) -> None:
 
 
 def _common(found: list[Association]) -> None:
-    st.subheader(say("slow.common"), help=say("slow.common_help"))
+    st.header(say("slow.common"), help=say("slow.common_help"))
     table = common(found)
     if table.empty:
         st.caption(say("slow.no_common"))
@@ -194,7 +194,7 @@ def _columns() -> dict[str, Any]:
 
 def _list(context: Context, listed: tuple[SlowRequest, ...]) -> None:
     finding = context.finding
-    st.subheader(say("slow.listed"))
+    st.header(say("slow.listed"))
     keys = [item.key for item in listed]
     if not keys:
         st.caption(say("overview.none_slow"))

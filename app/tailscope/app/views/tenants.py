@@ -44,7 +44,7 @@ def draw(context: Context) -> None:
 
 def _removal(context: Context, diagnosis: Diagnosis) -> None:
     data = blame.estimates(diagnosis.quick.suspects, diagnosis.best.suspects)
-    st.subheader(say("tenants.removal"), help=say("term.removal"))
+    st.header(say("tenants.removal"), help=say("term.removal"))
     if data.empty:
         st.caption(say("overview.none_slow"))
         return
@@ -54,7 +54,7 @@ def _removal(context: Context, diagnosis: Diagnosis) -> None:
 
 
 def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
-    st.subheader(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
+    st.header(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
     data = blame.cells(one)
     event = st.altair_chart(
         blame.matrix(data),
@@ -78,7 +78,7 @@ def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
 
 
 def _loads(context: Context, diagnosis: Diagnosis, names: list[str]) -> None:
-    st.subheader(say("tenants.loads"), help=say("term.lift"))
+    st.header(say("tenants.loads"), help=say("term.lift"))
     frame, scope = diagnosis.frame, context.question.scope
     data = context.loaded.once(
         lambda: blame.loads(rows(frame, scope.window(frame)), names), "loads", scope
@@ -112,7 +112,7 @@ def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
 
 def findings_of(context: Context, diagnosis: Diagnosis) -> None:
     """Draw all suspects with what speaks for and against each."""
-    st.subheader(say("findings.title"), help=say("findings.help"))
+    st.header(say("findings.title"), help=say("findings.help"))
     if not diagnosis.suspects:
         st.caption(say("findings.none"))
         return
