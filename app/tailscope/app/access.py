@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitAuthError
 
+from tailscope.app.export import FEWEST
 from tailscope.app.palette import OTHERS
 from tailscope.app.roles import OPERATOR, Roles, Viewer
 from tailscope.app.text import plain, say
@@ -62,10 +63,22 @@ def _login() -> None:
         st.error(say("access.unset", why=plain(str(error))), icon=":material/error:")
 
 
-def masked(frame: pd.DataFrame, viewer: Viewer) -> pd.DataFrame:
-    """The requests as somebody may see them: of other tenants without names and ids."""
-    if viewer.tenant is None or frame.empty:
+def masked(frame: pd.DataFrame, viewer: Viewer, since_ns: int = 0) -> pd.DataFrame:
+    """The requests as somebody may see them: of other tenants without names and ids.
+
+    Args:
+        frame: Requests.
+        viewer: Who looks.
+        since_ns: Beginning of the window; what arrived before it makes no tenant well known.
+    """
+    if (viewer.tenant is None and not viewer.sharing) or frame.empty:
         return frame
-    own = frame["tenant"].eq(viewer.tenant).fillna(False)
+    own = pd.Series(data=True, index=frame.index)
+    if viewer.tenant is not None:
+        own = frame["tenant"].eq(viewer.tenant).fillna(False).astype(bool)
+    if viewer.sharing:
+        counts = frame["tenant"].where(frame["arrived_ns"] >= since_ns).value_counts()
+        named = frame["tenant"].isin(counts.index[counts >= FEWEST]) | frame["tenant"].isna()
+        own &= named
     hidden = {name: frame[name].where(own) for name in _IDS if name in frame}
     return frame.assign(tenant=frame["tenant"].where(own, OTHERS), **hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from tailscope.app.context import Context
 from tailscope.app.controls import Choice
 from tailscope.app.prometheus import Prometheus
 from tailscope.app.questions import bounds, names
-from tailscope.app.roles import OPERATOR, Viewer
+from tailscope.app.roles import Viewer
 from tailscope.app.settings import Settings
 from tailscope.app.source import Loaded, Source
 from tailscope.app.text import plain, say, translated
@@ -36,6 +37,9 @@ from tailscope.errors import UsageError
 from tailscope.records.reader import ReaderError
 
 MIN_REFRESH = 5.0
+
+_FIRST = "start"
+"""Address that Streamlit keeps free for the first page, which is at the root."""
 
 _LOGO = Path(__file__).parent / "logo.svg"
 
@@ -90,7 +94,7 @@ def show(first: str = "overview") -> None:
         page = pages[key] = st.Page(
             _opening(settings, key, pages),
             title=say(f"{key}.title"),
-            url_path=key,
+            url_path=_FIRST if key == first else key,
             icon=entry.icon,
             help=say(f"{key}.help"),
             default=key == first,
@@ -126,6 +130,8 @@ def _page(settings: Settings, key: str, pages: Pages) -> None:
 
 def _admitted(settings: Settings, key: str, pages: Pages, viewer: Viewer) -> None:
     entry = PAGES[key]
+    with st.sidebar:
+        viewer = dataclasses.replace(viewer, sharing=controls.sharing())
     source = shared.opened(settings, viewer)
     colours = shared.colours(settings.data, viewer.tenant)
     with st.sidebar:
@@ -134,7 +140,7 @@ def _admitted(settings: Settings, key: str, pages: Pages, viewer: Viewer) -> Non
     alone = source.prometheus if loaded.frame.empty and source.span() is None else None
     with st.sidebar:
         choice = controls.choice(span, _names(source, loaded, alone))
-        if viewer != OPERATOR:
+        if viewer.tenant is not None:
             st.caption(say("access.masked", tenant=plain(viewer.tenant or "")))
     offered = loaded.names
 

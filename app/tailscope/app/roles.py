@@ -23,9 +23,12 @@ class Viewer:
 
     Attributes:
         tenant: The tenant that alone is named; None for an operator.
+        sharing: Whether what is seen is to be shown to others: tenants with few requests are then
+            not named.
     """
 
     tenant: str | None = None
+    sharing: bool = False
 
 
 OPERATOR = Viewer()

@@ -265,15 +265,16 @@ class Source:
         end = None
         if period is not None:
             start, end = period[0] or 0, period[1]
-        frame = self._requests(max(start - LOOKBACK_NS, 0), MAX_NS if end is None else end)
+        until = MAX_NS if end is None else end
+        frame = self._requests(max(start - LOOKBACK_NS, 0), until, start)
         scope = Scope(start_ns=start or None, end_ns=end)
         gpus = examined(self._series, frame, scope)
         loaded = Loaded(frame, start, stamp, self._clock(), gpus, end)
         loaded.cost = self._clock() - began
         return loaded
 
-    def _requests(self, start_ns: int, end_ns: int) -> pd.DataFrame:
-        return masked(self._reader.window(start_ns, end_ns), self.viewer)
+    def _requests(self, start_ns: int, end_ns: int, since_ns: int = 0) -> pd.DataFrame:
+        return masked(self._reader.window(start_ns, end_ns), self.viewer, since_ns)
 
     def samples(self, metrics: tuple[str, ...], start_ns: int, end_ns: int) -> pd.DataFrame:
         """Samples of engines and GPUs, each with its ``origin``; those of the past are read once.
