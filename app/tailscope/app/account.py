@@ -100,7 +100,7 @@ def draw(context: Context, key: str) -> None:
     if not found:
         return
     found = gathered(found)
-    left, right = st.columns([3, 2])
+    left, right = st.columns(2)
     data = pd.DataFrame(
         {
             "who": [_who(entry) for entry in found],
@@ -117,11 +117,11 @@ def draw(context: Context, key: str) -> None:
             pd.concat([data.drop(columns="colour"), total], ignore_index=True),
             column_config={
                 "who": st.column_config.TextColumn(say("column.who")),
-                "how": st.column_config.TextColumn(say("column.how"), width="medium"),
+                "how": st.column_config.TextColumn(say("column.how"), width=230),
                 "seconds": st.column_config.NumberColumn(say("column.seconds"), format="%.3f s"),
             },
             hide_index=True,
-            height=min(38 + 35 * (len(data) + 1), 700),
+            height="content",
             alt=say("account.title"),
         )
     method("excess", "ledger")

@@ -162,7 +162,7 @@ def removal(data: pd.DataFrame, colours: TenantColours) -> Drawing:
     domain, scale = colours.scale(order)
     y = alt.Y("tenant:N", sort=order, title=None)
     title = say("tenants.share")
-    axis = alt.X("held:Q", title=title, scale=alt.Scale(domainMin=0))
+    axis = alt.X("held:Q", title=title, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=8))
     tooltip = [
         alt.Tooltip("tenant:N", title=say("column.tenant")),
         alt.Tooltip("held:Q", title=say("column.held"), format=".0f"),
