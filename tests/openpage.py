@@ -9,11 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import altair as alt
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from tailscope import cli
 from tailscope.app.settings import Settings
+from tests import recorded
 
 Open = Callable[..., AppTest]
 
@@ -45,6 +47,12 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
     return run
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with the recording, which ended a minute ago."""
+    return recorded.store(tmp_path / "store", recorded.shifted(recorded.records(), ago=60))
+
+
 def words(test: AppTest) -> str:
     """What the page says, without the marks of Markdown."""
     parts = [*test.markdown, *test.caption, *test.header, *test.subheader, *test.info, *test.error]
@@ -61,3 +69,9 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
     assert cli.main(["diagnose", *arguments, "--json"]) == 0
     shape: dict[str, Any] = json.loads(capsys.readouterr().out)
     return shape
+
+
+def marks(chart: Any) -> int:
+    """Rows that a chart sends to the browser."""
+    with alt.data_transformers.enable("default", max_rows=None):
+        return sum(len(rows) for rows in chart.to_dict()["datasets"].values())

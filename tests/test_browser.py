@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import socket
@@ -257,6 +258,40 @@ def test_every_page_opens_by_its_address_in_chinese(
         assert page.locator("[data-testid=stException]").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
         assert "lang=zh-CN" in page.url
+
+
+def test_a_cell_of_the_matrix_leads_to_its_requests(browser: Browser, url: str) -> None:
+    with opened(browser, f"{url}/tenants?window=all&live=false") as page:
+        cells = page.locator("[data-testid=stVegaLiteChart] svg .mark-rect path")
+        cell = cells.filter(has_not_text="-").nth(0)
+        expect(cell).to_be_visible(timeout=PATIENCE)
+        settled(page, drawings=3)
+        cell.click(force=True)
+        # Others are offered until a cell is chosen.
+        links = page.get_by_role("link", name=re.compile("^Slow requests of"))
+        expect(links).to_have_count(1, timeout=PATIENCE)
+        links.click()
+        expect(page.get_by_text("of their excess to the work of")).to_be_visible(timeout=PATIENCE)
+        assert "/slow?" in page.url and "victim=" in page.url and "worker=" in page.url
+        assert "window=all" in page.url and "live=false" in page.url
+
+
+def test_a_chart_is_saved_as_png_by_the_keyboard(browser: Browser, url: str) -> None:
+    with opened(browser, f"{url}/overview?window=all&live=false") as page:
+        settled(page)
+        assert page.get_by_text("Page not found").count() == 0
+        levels = page.evaluate(
+            "[...document.querySelectorAll('h1,h2,h3,h4')].map(h => Number(h.tagName[1]))"
+        )
+        assert levels[0] == 1 and levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+        save = page.get_by_role("button", name=re.compile("^Download as PNG: Number of requests"))
+        save.focus()
+        with page.expect_download(timeout=PATIENCE) as waiting:
+            page.keyboard.press("Enter")
+        with Image.open(waiting.value.path()) as picture:
+            assert picture.format == "PNG"
+            assert picture.width > 400
 
 
 def test_the_language_is_chosen_in_the_page(browser: Browser, url: str) -> None:

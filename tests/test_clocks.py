@@ -21,7 +21,7 @@ def pairs(ahead: float, count: int = 50) -> list[RequestRecord]:
     for number in range(count):
         arrived = 1_800_000_000 * SECOND + number * SECOND
         there, took, back = (dice.uniform(*span) for span in ((0, 0.01), (1, 2), (0, 0.01)))
-        shared = {"trace_id": f"{number:032x}", "request_id": f"r{number}"}
+        trace = f"{number:032x}"
         rows.append(
             RequestRecord(
                 "envoy",
@@ -30,7 +30,8 @@ def pairs(ahead: float, count: int = 50) -> list[RequestRecord]:
                 span_id=f"a{number:015x}",
                 total_seconds=there + took + back,
                 tenant="acme",
-                **shared,
+                trace_id=trace,
+                request_id=f"r{number}",
             )
         )
         rows.append(
@@ -42,7 +43,8 @@ def pairs(ahead: float, count: int = 50) -> list[RequestRecord]:
                 parent_span_id=f"a{number:015x}",
                 total_seconds=took,
                 server="h:1",
-                **shared,
+                trace_id=trace,
+                request_id=f"r{number}",
             )
         )
     return rows

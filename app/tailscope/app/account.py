@@ -137,12 +137,13 @@ def _colour(entry: Entry, colours: TenantColours) -> str:
 
 def chart(data: pd.DataFrame) -> alt.Chart:
     """The rows as bars, in the tenants' colours."""
-    labelled = data.assign(row=data["who"] + " · " + data["how"])
+    both = data["who"] + " · " + data["how"]
+    labelled = data.assign(row=data["who"].where(data["who"] == data["how"], both))
     drawn: alt.Chart = (
         alt.Chart(labelled)
         .mark_bar(cornerRadiusEnd=3, height={"band": 0.7})
         .encode(
-            x=alt.X("seconds:Q", title=say("chart.of_excess")),
+            x=alt.X("seconds:Q", title=say("chart.of_excess"), axis=alt.Axis(tickCount=6)),
             y=alt.Y("row:N", sort=list(labelled["row"]), title=None, axis=alt.Axis(labelLimit=260)),
             color=alt.Color("colour:N", scale=None),
             tooltip=[
