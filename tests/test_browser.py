@@ -24,7 +24,8 @@ from tailscope.triage.words import seconds
 from tests import chromium, gpusamples, process, recorded
 from tests.gpusamples import BUSY, Board
 
-PATIENCE = 30_000.0  # milliseconds; the machine may be busy
+PATIENCE = 90_000.0  # milliseconds; the machine may be busy
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -262,8 +263,8 @@ def test_every_page_opens_by_its_address_in_chinese(
 
 def test_a_cell_of_the_matrix_leads_to_its_requests(browser: Browser, url: str) -> None:
     with opened(browser, f"{url}/tenants?window=all&live=false") as page:
-        cells = page.locator("[data-testid=stVegaLiteChart] svg .mark-rect path")
-        cell = cells.filter(has_not_text="-").nth(0)
+        matrix = page.get_by_label("Seconds of excess by victim and by whose work held the engine")
+        cell = matrix.last.locator("svg .mark-rect path").nth(1)
         expect(cell).to_be_visible(timeout=PATIENCE)
         settled(page, drawings=3)
         cell.click(force=True)
