@@ -181,6 +181,8 @@ def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
 def _words(error: Exception, timeout: float) -> str:
     if isinstance(error, _Refused):
         return str(error)
-    if isinstance(error, urllib3.exceptions.TimeoutError):
+    # urllib3 counts a refused connection among the timeouts.
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)
+    if isinstance(error, urllib3.exceptions.TimeoutError) and not refused:
         return f"it did not answer within {timeout:g} s"
     return f"it cannot be reached ({type(error).__name__})"
