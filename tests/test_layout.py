@@ -56,7 +56,11 @@ EXTRAS = {
 }
 """Extras that the code under a root may need."""
 
-READERS = {"exporter/tailscope/records/reader.py", "exporter/tailscope/records/joining.py"}
+READERS = {
+    "exporter/tailscope/records/reader.py",
+    "exporter/tailscope/records/joining.py",
+    "exporter/tailscope/records/clocks.py",
+}
 """The store's readers: only the app reads, so they need what it needs."""
 
 FILES = [path for root in ROOTS for path in sorted((ROOT / root / "tailscope").rglob("*.py"))]

@@ -31,6 +31,7 @@ from tailscope.app import (
 from tailscope.app.access import masked
 from tailscope.app.box import Box
 from tailscope.app.pages import PAGES
+from tailscope.app.pair import LEAST, Pair
 from tailscope.app.prometheus import Prometheus
 from tailscope.app.roles import Roles, Viewer
 from tailscope.app.source import Question, Source
@@ -42,7 +43,7 @@ from tailscope.triage.hardware import Trouble
 from tailscope.triage.identity import find, keys
 from tailscope.triage.scope import Scope
 from tests import recorded
-from tests.test_app import Open, diagnosed, open_page, table, words
+from tests.openpage import Open, diagnosed, open_page, table, words
 
 __all__ = ["open_page"]
 
@@ -583,3 +584,58 @@ def test_once_made_is_kept_and_bounded(shop: Path) -> None:
     for number in range(100):
         loaded.once(make, number)
     assert loaded.once(make, "a") > 1
+
+
+# From the matrix to its requests
+
+
+def test_a_cell_of_the_matrix_is_a_cohort(open_page: Open, shop: Path) -> None:
+    ask = {"page": "slow", "window": "all"}
+    whole = words(open_page(shop, **ask))
+    test = open_page(shop, **ask, victim="umbrella", worker="initech")
+    said = words(test)
+    assert "Slow requests of umbrella that owe at least 20 % of their excess" in said
+    listed = table(test, "excess")
+    assert set(listed["tenant"]) == {"umbrella"}
+    assert said != whole
+    test.button[0].click().run()
+    assert not test.exception
+    assert "by the rule p95" in words(test)
+    assert "No request is chosen" in words(open_page(shop, **ask, victim="no", worker="initech"))
+
+
+def test_requests_of_a_cell_owe_enough_to_its_worker(diagnosis: Diagnosis) -> None:
+    pair = Pair("umbrella", "initech")
+    chosen = np.flatnonzero(pair.inside(diagnosis))
+    assert len(chosen)
+    for position in chosen:
+        book = diagnosis.account(int(position))
+        assert book is not None
+        owed = book.owed[0].sum(axis=1)[book.tenants.index("initech")]
+        assert owed >= LEAST * book.excess[0] - 1e-9
+    assert set(diagnosis.frame["tenant"].iloc[chosen]) == {"umbrella"}
+    assert diagnosis.reckoning.slow[chosen].all()
+    assert not Pair("umbrella", "nobody knows").inside(diagnosis).any()
+
+
+def test_the_largest_cells_have_links(open_page: Open, shop: Path, diagnosis: Diagnosis) -> None:
+    data = blame.cells(diagnosis.matrices[0])
+    first = blame.largest(data)[0]
+    assert first.worker == "initech" and first.victim != "initech"
+    event = {"selection": {blame.SELECTION: [{"victim": "acme", "key": ""}]}}
+    assert blame.clicked(event) == Pair("acme", "")
+    assert blame.clicked({"selection": {blame.SELECTION: []}}) is None
+
+
+def test_what_is_shared_names_nobody_with_few_requests(open_page: Open, tmp_path: Path) -> None:
+    rows = recorded.shifted(recorded.records(), ago=60)
+    for row in [row for row in rows if row.role == "gateway"][:3]:
+        row.tenant, row.request_id = "rare-co", "rare-co-1"
+    store = recorded.store(tmp_path / "s", rows)
+    open_ = open_page(store, window="all")
+    assert "rare-co" in list(table(open_, "slot_share")["tenant"])
+    shared = open_page(store, window="all", share="true")
+    assert "rare-co" not in list(table(shared, "slot_share")["tenant"])
+    assert "rare-co" not in words(shared)
+    assert "rare-co" not in str([item.value.to_dict() for item in shared.dataframe])
+    assert "acme" in list(table(shared, "slot_share")["tenant"])

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 from streamlit.errors import StreamlitAuthError
 
+from tailscope.app.export import FEWEST
 from tailscope.app.palette import OTHERS
 from tailscope.app.roles import EMAIL, OPERATOR, Roles, Viewer
 from tailscope.app.text import plain, say
@@ -87,7 +89,7 @@ def admitted(roles: Path | None) -> Viewer | None:
     known = Roles.read(roles)
     found = signed_in(known.claim)
     if found is None:
-        st.subheader(say("access.title"), icon=":material/lock:")
+        st.header(say("access.title"), icon=":material/lock:")
         st.markdown(say("access.please"))
         if st.button(say("access.login"), type="primary", icon=":material/login:"):
             _login()
@@ -108,18 +110,29 @@ def _login() -> None:
         st.error(say("access.unset", why=plain(str(error))), icon=":material/error:")
 
 
-def masked(frame: pd.DataFrame, viewer: Viewer) -> pd.DataFrame:
+def masked(frame: pd.DataFrame, viewer: Viewer, since_ns: int = 0) -> pd.DataFrame:
     """The requests as somebody may see them.
 
     Of other tenants without names and ids, and only those on the engines that the viewer's own
     requests ran on: no other could have slowed them, and a server or a model may name its owner.
+
+    Args:
+        frame: Requests.
+        viewer: Who looks.
+        since_ns: Beginning of the window; what arrived before it makes no tenant well known.
     """
-    if viewer.tenant is None or frame.empty:
+    if (viewer.tenant is None and not viewer.sharing) or frame.empty:
         return frame
-    own = frame["tenant"].eq(viewer.tenant).fillna(False).to_numpy(dtype=bool)
-    engine = pd.MultiIndex.from_frame(frame[list(_ENGINE)].astype("object").fillna(""))
-    near = own | engine.isin(engine[own])
-    frame, own = frame[near].reset_index(drop=True), own[near]
+    own = np.ones(len(frame), dtype=bool)
+    if viewer.tenant is not None:
+        own = frame["tenant"].eq(viewer.tenant).fillna(False).to_numpy(dtype=bool)
+        engine = pd.MultiIndex.from_frame(frame[list(_ENGINE)].astype("object").fillna(""))
+        near = own | engine.isin(engine[own])
+        frame, own = frame[near].reset_index(drop=True), own[near]
+    if viewer.sharing:
+        counts = frame["tenant"].where(frame["arrived_ns"] >= since_ns).value_counts()
+        known = frame["tenant"].isin(counts.index[counts >= FEWEST]) | frame["tenant"].isna()
+        own = own & known.to_numpy(dtype=bool)
     hidden = {name: frame[name].where(own) for name in _IDS if name in frame}
     return frame.assign(tenant=frame["tenant"].astype("str").where(own, OTHERS), **hidden)
 

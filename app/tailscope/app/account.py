@@ -16,7 +16,10 @@ from tailscope.triage.identity import find
 from tailscope.triage.ledger import MECHANISMS, Ledger
 from tailscope.triage.words import percent, seconds
 
-ENGINE, UNEXPLAINED = "engine", "unexplained"
+ENGINE, UNEXPLAINED, REST = "engine", "unexplained", "rest"
+
+MOST = 10
+"""Rows that are drawn."""
 
 _NOTHING = 0.0005
 """Seconds that are not worth a row; they are added to the unexplained part."""
@@ -27,8 +30,8 @@ class Entry:
     """One row.
 
     Attributes:
-        who: Tenant, or ``ENGINE``, or ``UNEXPLAINED``.
-        how: One of ``MECHANISMS``; empty for the engine and what nothing accounts for.
+        who: Tenant, or ``ENGINE``, ``UNEXPLAINED`` or ``REST``.
+        how: One of ``MECHANISMS``; empty for all that is no tenant's.
         seconds: Of the request's excess.
     """
 
@@ -53,6 +56,14 @@ def entries(book: Ledger) -> list[Entry]:
     return sorted(found, key=lambda entry: -entry.seconds)
 
 
+def gathered(found: list[Entry]) -> list[Entry]:
+    """The largest rows, and all smaller ones as one: the sum is the same."""
+    if len(found) <= MOST:
+        return found
+    rest = sum(entry.seconds for entry in found[MOST - 1 :])
+    return [*found[: MOST - 1], Entry(REST, "", rest)]
+
+
 def words(found: list[Entry], excess: float, own: str) -> str:
     """The largest rows as a sentence."""
     if not found:
@@ -75,7 +86,7 @@ def _clause(entry: Entry, excess: float, own: str) -> str:
 
 def draw(context: Context, key: str) -> None:
     """Draw the ledger of a request of the window."""
-    st.subheader(say("account.title"), help=say("account.help"))
+    st.header(say("account.title"), help=say("account.help"))
     with context.loaded.lock:
         diagnosis = context.diagnosis
         at = find(diagnosis.frame, key)
@@ -88,7 +99,8 @@ def draw(context: Context, key: str) -> None:
     st.markdown(plain(words(found, excess, "" if pd.isna(own) else str(own))))
     if not found:
         return
-    left, right = st.columns([3, 2])
+    found = gathered(found)
+    left, right = st.columns(2)
     data = pd.DataFrame(
         {
             "who": [_who(entry) for entry in found],
@@ -105,11 +117,11 @@ def draw(context: Context, key: str) -> None:
             pd.concat([data.drop(columns="colour"), total], ignore_index=True),
             column_config={
                 "who": st.column_config.TextColumn(say("column.who")),
-                "how": st.column_config.TextColumn(say("column.how"), width="medium"),
+                "how": st.column_config.TextColumn(say("column.how"), width=230),
                 "seconds": st.column_config.NumberColumn(say("column.seconds"), format="%.3f s"),
             },
             hide_index=True,
-            height=min(38 + 35 * (len(data) + 1), 700),
+            height="content",
             alt=say("account.title"),
         )
     method("excess", "ledger")
@@ -125,12 +137,13 @@ def _colour(entry: Entry, colours: TenantColours) -> str:
 
 def chart(data: pd.DataFrame) -> alt.Chart:
     """The rows as bars, in the tenants' colours."""
-    labelled = data.assign(row=data["who"] + " · " + data["how"])
+    both = data["who"] + " · " + data["how"]
+    labelled = data.assign(row=data["who"].where(data["who"] == data["how"], both))
     drawn: alt.Chart = (
         alt.Chart(labelled)
         .mark_bar(cornerRadiusEnd=3, height={"band": 0.7})
         .encode(
-            x=alt.X("seconds:Q", title=say("chart.of_excess")),
+            x=alt.X("seconds:Q", title=say("chart.of_excess"), axis=alt.Axis(tickCount=6)),
             y=alt.Y("row:N", sort=list(labelled["row"]), title=None, axis=alt.Axis(labelLimit=260)),
             color=alt.Color("colour:N", scale=None),
             tooltip=[

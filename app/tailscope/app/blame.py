@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from tailscope.app.charts import Drawing, time_axis
+from tailscope.app.pair import Pair
 from tailscope.app.palette import GREY, OTHERS, TenantColours
 from tailscope.app.text import say, tenant
 from tailscope.triage.diagnosis import Matrix
@@ -17,6 +19,11 @@ from tailscope.triage.verdict import Suspect
 
 MOST = 40
 """Tenants of one side of the matrix; the others are summed as one."""
+
+SELECTION = "cell"
+
+LINKS = 3
+"""Cells that have a link beside the drawing, for those who do not click."""
 
 BINS = 60
 _LINES = 8
@@ -51,7 +58,9 @@ def matrix(data: pd.DataFrame) -> Drawing:
     """Draw the matrix: victims in rows, those whose work held the engine in columns."""
     nobody = say("tenants.nobody")
     shown = data.assign(
-        victim=data["victim"].map(tenant), worker=data["worker"].map(tenant).replace("", nobody)
+        victim=data["victim"].map(tenant),
+        worker=data["worker"].map(tenant).replace("", nobody),
+        key=data["worker"],
     )
     victims = list(dict.fromkeys(shown["victim"]))
     base = alt.Chart(shown).encode(
@@ -64,11 +73,11 @@ def matrix(data: pd.DataFrame) -> Drawing:
         y=alt.Y("victim:N", sort=victims, title=say("tenants.victim")),
     )
     top = float(shown["seconds"].max()) or 1.0
-    cells_ = base.mark_rect(stroke=GREY, strokeOpacity=0.25).encode(
+    cells_ = base.mark_rect(stroke=GREY, strokeOpacity=0.25, cursor="pointer").encode(
         color=alt.Color(
             "seconds:Q",
             scale=alt.Scale(domain=[0, top]),
-            legend=alt.Legend(title=say("chart.seconds"), orient="right"),
+            legend=alt.Legend(title=say("chart.seconds"), orient="right", gradientLength=110),
         ),
         tooltip=[
             alt.Tooltip("victim:N", title=say("tenants.victim")),
@@ -76,7 +85,8 @@ def matrix(data: pd.DataFrame) -> Drawing:
             alt.Tooltip("seconds:Q", title=say("chart.seconds"), format=",.1f"),
         ],
     )
-    layers: list[alt.Chart] = [cells_]
+    click = alt.selection_point(name=SELECTION, fields=["victim", "key"], toggle=False)
+    layers: list[alt.Chart] = [cells_.add_params(click)]
     if len(victims) <= 12:
         marks = shown[shown["seconds"] >= 0.01 * top]
         layers.append(
@@ -89,8 +99,32 @@ def matrix(data: pd.DataFrame) -> Drawing:
             .mark_text(fontSize=12, color="#17202A")
             .encode(x=base.encoding.x, y=base.encoding.y, text=alt.Text("seconds:Q", format=",.0f"))
         )
-    height = int(np.clip(34 * len(victims), 120, 720)) + 60
-    return alt.layer(*layers).properties(height=height)
+    return alt.layer(*layers).properties(height=alt.Step(_row(len(victims))))
+
+
+def _row(victims: int) -> int:
+    """Pixels of a row: enough for the legend beside few of them, and for one screen of many."""
+    return int(np.clip(200 / max(victims, 1), 18, 44))
+
+
+def clicked(event: Any) -> Pair | None:
+    """The cell that was clicked in the browser; None if none was.
+
+    Args:
+        event: The chart's state.
+    """
+    chosen = (event.get("selection") or {}).get(SELECTION) or []
+    if not chosen or OTHERS in (chosen[0]["victim"], chosen[0]["key"]):
+        return None
+    return Pair(str(chosen[0]["victim"]), str(chosen[0]["key"]))
+
+
+def largest(data: pd.DataFrame) -> list[Pair]:
+    """The cells in which one tenant's work cost another one most."""
+    between = data[(data["victim"] != data["worker"]) & data["worker"].ne("")]
+    between = between[between["victim"].ne(OTHERS) & between["worker"].ne(OTHERS)]
+    top = between[between["seconds"] > 0].nlargest(LINKS, "seconds")
+    return [Pair(*cell) for cell in zip(top["victim"], top["worker"], strict=True)]
 
 
 def estimates(quick: Sequence[Suspect], checked: Sequence[Suspect]) -> pd.DataFrame:
@@ -133,7 +167,7 @@ def removal(data: pd.DataFrame, colours: TenantColours) -> Drawing:
     order, data = domain, data.assign(tenant=data["tenant"].map(tenant))
     y = alt.Y("tenant:N", sort=order, title=None)
     title = say("tenants.share")
-    axis = alt.X("held:Q", title=title, scale=alt.Scale(domainMin=0))
+    axis = alt.X("held:Q", title=title, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=8))
     tooltip = [
         alt.Tooltip("tenant:N", title=say("column.tenant")),
         alt.Tooltip("held:Q", title=say("column.held"), format=".0f"),

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from tailscope.app.charts import HEIGHT, time_axis
+from tailscope.app.charts import time_axis
 from tailscope.app.palette import CAUSES
 from tailscope.app.text import say
 from tailscope.triage.ledger import MECHANISMS
@@ -18,6 +18,7 @@ ENGINE, UNEXPLAINED = "engine", "unexplained"
 NAMES = (*MECHANISMS, ENGINE, UNEXPLAINED)
 
 BINS = 60
+_HEIGHT = 260
 
 
 def seconds(
@@ -89,7 +90,7 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                 scale=alt.Scale(
                     domain=list(named.values()), range=[CAUSES[name] for name in present]
                 ),
-                legend=alt.Legend(title=None, orient="top", columns=2, labelLimit=260),
+                legend=alt.Legend(title=None, orient="top", columns=3, labelLimit=240),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -100,6 +101,6 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                 ),
             ],
         )
-        .properties(height=HEIGHT)
+        .properties(height=_HEIGHT)
     )
     return chart

@@ -21,6 +21,7 @@ _HERE = Path(__file__).parent
 OPTIONS: Mapping[str, str] = {
     "browser.gatherUsageStats": "false",
     "client.disableDataExport": "true",
+    "client.showErrorLinks": "false",
     "client.toolbarMode": "viewer",
     "global.developmentMode": "false",
     "runner.fastReruns": "true",
@@ -101,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--port {arguments.port}: it must be between 1 and 65535")
     settings = _settings(arguments)
     _check_free(arguments.address, arguments.port)
-    command = [sys.executable, "-m", "streamlit", "run", str(_HERE / "main.py")]
+    command = [sys.executable, "-P", "-m", "streamlit", "run", str(_HERE / "main.py")]
     address = {"server.address": arguments.address, "server.port": str(arguments.port)}
     options = {**OPTIONS, **address}
     if arguments.roles is not None:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from tailscope.app import text
 from tailscope.app.box import Box
+from tailscope.app.export import FEWEST
 from tailscope.app.selection import select
 from tailscope.app.source import Loaded, Question
 from tailscope.app.text import plain, say
@@ -85,6 +86,16 @@ def language() -> None:
         list(text.LANGUAGES),
         text.preferred(),
         text.LANGUAGES.__getitem__,
+    )
+
+
+def sharing() -> bool:
+    """Draw the switch that keeps tenants with few requests without a name."""
+    return st.toggle(
+        say("export.share"),
+        key="share",
+        bind="query-params",
+        help=say("export.share_help", fewest=FEWEST),
     )
 
 

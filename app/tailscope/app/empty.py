@@ -14,12 +14,17 @@ from tailscope.triage.words import moment
 
 def no_records(directories: Sequence[Path], exists: bool) -> None:
     """The store holds no request: say how one gets there."""
-    directory = shlex.quote(str(directories[0])) if directories else "DIR"
-    st.subheader(say("empty.title"), icon=":material/hourglass_empty:")
+    st.header(say("empty.title"), icon=":material/hourglass_empty:")
     if not directories:
         st.markdown(say("empty.no_store"))
     else:
         st.markdown(say("empty.opened") if exists else say("empty.never"))
+    steps(directories)
+
+
+def steps(directories: Sequence[Path]) -> None:
+    """How records get into the store, step by step."""
+    directory = shlex.quote(str(directories[0])) if directories else "DIR"
     st.markdown(say("empty.exporter"))
     _command(f"tailscope exporter --engine http://127.0.0.1:8000 --data {directory}")
     st.markdown(say("empty.spans"))
@@ -35,9 +40,16 @@ def _command(text: str) -> None:
     st.code(text, language="bash", wrap_lines=True)
 
 
+def no_series(url: str, low: str, high: str) -> None:
+    """A Prometheus answers and has no series of ours: say how it gets them."""
+    st.header(say("outline.nothing"), icon=":material/hourglass_empty:")
+    st.markdown(say("outline.scrape", url=url, low=low, high=high))
+    _command("- job_name: tailscope\n  static_configs: [{targets: ['127.0.0.1:9836']}]")
+
+
 def no_match(filtered: bool, span: tuple[int, int] | None) -> None:
     """The window or the filters let nothing through: say what would."""
-    st.subheader(say("empty.no_match"), icon=":material/filter_alt_off:")
+    st.header(say("empty.no_match"), icon=":material/filter_alt_off:")
     if filtered:
         st.markdown(say("empty.filtered"))
     elif span is not None:

@@ -17,7 +17,7 @@ from tailscope.triage.verdict import Suspect
 
 def draw(context: Context, diagnosis: Diagnosis) -> None:
     """Draw them as a table, the accused first."""
-    st.subheader(say("findings.title"), help=say("findings.help"))
+    st.header(say("findings.title"), help=say("findings.help"))
     suspects = diagnosis.suspects
     if not suspects:
         st.caption(say("findings.none"))

@@ -55,7 +55,13 @@ def draw(data: pd.DataFrame, measure: str) -> alt.Chart:
                 "requests:Q",
                 scale=alt.Scale(type="log"),
                 legend=alt.Legend(
-                    title=say("chart.requests"), orient="top", format=",d", tickCount=3
+                    title=say("chart.requests"),
+                    titleOrient="left",
+                    orient="top",
+                    gradientThickness=8,
+                    gradientLength=160,
+                    format=",d",
+                    tickCount=3,
                 ),
             ),
             tooltip=[

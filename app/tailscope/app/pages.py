@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +17,19 @@ from tailscope.app.access import admitted
 from tailscope.app.access import viewer as allowed
 from tailscope.app.context import Context
 from tailscope.app.controls import Choice
-from tailscope.app.roles import OPERATOR, Viewer
+from tailscope.app.prometheus import Prometheus
+from tailscope.app.questions import bounds, names
+from tailscope.app.roles import Viewer
 from tailscope.app.settings import Settings
 from tailscope.app.source import Loaded, Source
-from tailscope.app.text import plain, say
+from tailscope.app.text import plain, say, translated
 from tailscope.app.views import (
     capacity,
     comparison,
     fixes,
     health,
     offline,
+    outline,
     overview,
     request,
     slow,
@@ -35,6 +40,9 @@ from tailscope.records.reader import ReaderError
 
 MIN_REFRESH = 5.0
 _LOG = logging.getLogger(__name__)
+
+_FIRST = "start"
+"""Address that Streamlit keeps free for the first page, which is at the root."""
 
 _LOGO = Path(__file__).parent / "logo.svg"
 
@@ -89,12 +97,18 @@ def show(first: str = "overview") -> None:
         page = pages[key] = st.Page(
             _opening(settings, key, pages),
             title=say(f"{key}.title"),
-            url_path=key,
+            url_path=_FIRST if key == first else key,
             icon=entry.icon,
             help=say(f"{key}.help"),
             default=key == first,
         )
         sections.setdefault(say(f"section.{entry.section}"), []).append(page)
+        if key == first:
+            # The first page has no address of its own; links may name it all the same.
+            named = _opening(settings, key, pages)
+            sections[say(f"section.{entry.section}")].append(
+                st.Page(named, title=say(f"{key}.title"), url_path=key, visibility="hidden")
+            )
     chosen = st.navigation(sections, expanded=True)
     with st.sidebar:
         controls.language()
@@ -102,39 +116,44 @@ def show(first: str = "overview") -> None:
 
 
 def _opening(settings: Settings, key: str, pages: Pages) -> Callable[[], None]:
-    return lambda: _page(settings, PAGES[key], pages)
+    return lambda: _page(settings, key, pages)
 
 
-def _page(settings: Settings, entry: Entry, pages: Pages) -> None:
+def _page(settings: Settings, key: str, pages: Pages) -> None:
+    st.title(say(f"{key}.title"), anchor=False, help=say(f"{key}.help"))
     if settings.notice:
         st.info(plain(settings.notice), icon=":material/info:")
     viewer: Viewer | None = None
     try:
         viewer = admitted(settings.roles)
         if viewer is not None:
-            _admitted(settings, entry, pages, viewer)
+            _admitted(settings, key, pages, viewer)
     except (ReaderError, UsageError) as error:
         _failed(error, viewer)
 
 
 def _failed(error: Exception, viewer: Viewer | None) -> None:
     """Say what went wrong: to operators all of it, as paths are nobody else's business."""
-    if viewer == OPERATOR:
+    if viewer is not None and viewer.operator:
         st.error(plain(str(error)), icon=":material/error:")
         return
     _LOG.error("%s", error)
     st.error(say("access.trouble"), icon=":material/error:")
 
 
-def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) -> None:
+def _admitted(settings: Settings, key: str, pages: Pages, viewer: Viewer) -> None:
+    entry = PAGES[key]
+    with st.sidebar:
+        viewer = dataclasses.replace(viewer, sharing=controls.sharing())
     source = shared.opened(settings, viewer)
     colours = shared.colours(settings.data, viewer.tenant)
     with st.sidebar:
         span = controls.window()
     loaded = source.window(span.seconds, span.period)
+    alone = source.prometheus if loaded.frame.empty and source.span() is None else None
     with st.sidebar:
-        choice = controls.choice(span, loaded.names)
-        if viewer != OPERATOR:
+        choice = controls.choice(span, _names(source, loaded, alone))
+        if viewer.tenant is not None:
             st.caption(say("access.masked", tenant=plain(viewer.tenant or "")))
     offered = loaded.names
 
@@ -146,7 +165,7 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
             if fresh.names != offered:
                 st.rerun()  # the filters offer what is there
             colours.learn(fresh.names["tenant"])
-            _body(Context(settings, source, fresh, choice, colours, pages), entry)
+            _body(Context(settings, source, fresh, choice, colours, pages), entry, key)
         except ReaderError as error:
             _failed(error, viewer)
 
@@ -154,13 +173,24 @@ def _admitted(settings: Settings, entry: Entry, pages: Pages, viewer: Viewer) ->
     st.fragment(refreshed, run_every=every if choice.live and entry.live else None)()
 
 
-def _body(context: Context, entry: Entry) -> None:
+def _names(source: Source, loaded: Loaded, alone: Prometheus | None) -> Mapping[str, Sequence[str]]:
+    """What the filters offer: names from the records, or from series where these stand alone."""
+    if alone is None:
+        return loaded.names
+    start, end = bounds(loaded.start_ns or None, loaded.end_ns, time.time_ns())
+    return loaded.once(lambda: names(alone, start, end, source.viewer), "names")
+
+
+def _body(context: Context, entry: Entry, key: str) -> None:
     source, loaded = context.source, context.loaded
     if loaded.frame.empty and source.span() is None:
-        if source.viewer == OPERATOR:
+        if source.prometheus is not None and not entry.bare:
+            outline.draw(context, key, source.prometheus)
+            return
+        if source.viewer.operator:
             empty.no_records(source.directories, source.exists())
         else:
-            st.subheader(say("empty.title"), icon=":material/hourglass_empty:")
+            st.header(say("empty.title"), icon=":material/hourglass_empty:")
         _troubles(source)
         if entry.bare:
             entry.draw(context)
@@ -182,7 +212,7 @@ def _troubles(source: Source) -> None:
     """Say so where Prometheus does not answer."""
     if source.prometheus is not None and (why := source.prometheus.trouble):
         said = say("health.prometheus_silent")
-        if source.viewer == OPERATOR:
+        if source.viewer.operator:
             url = plain(source.prometheus.url)
-            said = say("health.prometheus_fails", url=url, why=plain(why))
+            said = say("health.prometheus_fails", url=url, why=plain(translated(why)))
         st.warning(said, icon=":material/cloud_off:")

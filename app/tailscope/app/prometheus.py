@@ -12,8 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 import urllib3
+
+from tailscope.triage.phrase import Phrase, tell
 
 TIMEOUT = 4.0
 """Seconds that an answer may take."""
@@ -51,7 +54,7 @@ class Prometheus:
         self._pool = urllib3.PoolManager(retries=False, maxsize=2)
         self._clock = clock
         self._timeout = timeout
-        self._failed: tuple[float, str] | None = None
+        self._failed: tuple[float, Phrase] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -68,12 +71,45 @@ class Prometheus:
             server fails, which ``trouble`` then tells.
         """
         names = list(metrics)
+        if not names or end_ns <= start_ns:
+            return _frame([])
+        named = f'{{__name__=~"{"|".join(map(re.escape, names))}"}}'
+        return self.over_time(named, start_ns, end_ns, max(1.0, (end_ns - start_ns) / 1e9 / 1e3))
+
+    def over_time(self, query: str, start_ns: int, end_ns: int, step: float) -> pd.DataFrame:
+        """Evaluate an expression at many times.
+
+        Args:
+            query: In PromQL.
+            start_ns: First time, UTC nanoseconds.
+            end_ns: Last time.
+            step: Seconds from one time to the next; there are ``MOST_POINTS`` of them at most.
+
+        Returns:
+            Columns ``time_ns``, ``value``, one for each label, and ``metric`` where the result has
+            a name; nothing where the server fails, which ``trouble`` then tells.
+        """
+        low, high = start_ns / 1e9, end_ns / 1e9
+        step = max(step, (high - low) / MOST_POINTS)
+        times = {"start": f"{low:.3f}", "end": f"{high:.3f}", "step": f"{step:.3f}"}
+        return self._asked("query_range", {"query": query, **times})
+
+    def at(self, query: str, time_ns: int) -> pd.DataFrame:
+        """Evaluate an expression at one time; what it returns is as of ``over_time``."""
+        return self._asked("query", {"query": query, "time": f"{time_ns / 1e9:.3f}"})
+
+    def retry(self) -> None:
+        """Ask the server again at once, though it failed."""
+        with self._lock:
+            self._failed = None
+
+    def _asked(self, path: str, fields: Mapping[str, str]) -> pd.DataFrame:
         with self._lock:
             silent = self._failed is not None and self._clock() - self._failed[0] < SILENCE
-        if silent or not names or end_ns <= start_ns:
+        if silent:
             return _frame([])
         try:
-            found = self._range(names, start_ns / 1e9, end_ns / 1e9)
+            found = self._answer(path, fields)
         except (urllib3.exceptions.HTTPError, _Refused) as error:
             with self._lock:
                 self._failed = self._clock(), _words(error, self._timeout)
@@ -82,18 +118,11 @@ class Prometheus:
             self._failed = None
         return _frame(found)
 
-    def _range(self, names: list[str], start: float, end: float) -> list[dict[str, object]]:
-        step = max(1.0, (end - start) / MOST_POINTS)
-        fields = {
-            "query": f'{{__name__=~"{"|".join(map(re.escape, names))}"}}',
-            "start": f"{start:.3f}",
-            "end": f"{end:.3f}",
-            "step": f"{step:.3f}",
-        }
+    def _answer(self, path: str, fields: Mapping[str, str]) -> list[dict[str, object]]:
         answer = self._pool.request(
             "GET",
-            f"{self.url}/api/v1/query_range",
-            fields=fields,
+            f"{self.url}/api/v1/{path}",
+            fields=dict(fields),
             headers=self._headers,
             timeout=urllib3.Timeout(total=self._timeout),
             redirect=False,
@@ -104,14 +133,38 @@ class Prometheus:
         finally:
             answer.release_conn()
         if answer.status != 200:
-            raise _Refused(f"it answers {answer.status}")
+            raise _Refused(_meaning(answer.status))
         if len(body) > MOST_BYTES:
-            raise _Refused(f"its answer is longer than {MOST_BYTES // 2**20} MiB")
+            raise _Refused(tell("its answer is longer than {n} MiB", n=MOST_BYTES // 2**20))
         return _rows(body)
+
+
+_NAME = {"__name__": "metric"}
+
+
+def _meaning(status: int) -> Phrase:
+    """What an HTTP status means."""
+    if status in (401, 403):
+        return tell(
+            "it wants other credentials (status {status}); see --prometheus-headers", status=status
+        )
+    if status == 302:
+        return tell(
+            "it sends the app elsewhere, perhaps to a login (status {status}); "
+            "see --prometheus-headers",
+            status=status,
+        )
+    if status == 404:
+        return tell("there is no Prometheus at this address (status {status})", status=status)
+    return tell("it answers {status}", status=status)
 
 
 class _Refused(Exception):
     """The server answered, and not with series."""
+
+    def __init__(self, why: Phrase) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def _rows(body: bytes) -> list[dict[str, object]]:
@@ -120,26 +173,27 @@ def _rows(body: bytes) -> list[dict[str, object]]:
         return [
             {
                 "time_ns": int(float(at) * 1e9),
-                "metric": series["metric"]["__name__"],
                 "value": float(value),
-                **{name: text for name, text in series["metric"].items() if name != "__name__"},
+                **{_NAME.get(name, name): text for name, text in series["metric"].items()},
             }
             for series in result
-            for at, value in series["values"]
+            for at, value in series.get("values") or [series["value"]]
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _Refused("its answer is none of Prometheus' HTTP interface") from None
+        raise _Refused(tell("its answer is none of Prometheus' HTTP interface")) from None
 
 
 def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
-    columns = [] if rows else ["time_ns", "metric", "value"]
-    found = pd.DataFrame(rows, columns=columns or None)
+    found = pd.DataFrame(rows, columns=None if rows else ["time_ns", "metric", "value"])
+    found = found.astype({"time_ns": np.int64, "value": np.float64})
     return found.sort_values("time_ns", kind="stable", ignore_index=True)
 
 
-def _words(error: Exception, timeout: float) -> str:
+def _words(error: Exception, timeout: float) -> Phrase:
     if isinstance(error, _Refused):
-        return str(error)
-    if isinstance(error, urllib3.exceptions.TimeoutError):
-        return f"it did not answer within {timeout:g} s"
-    return f"it cannot be reached ({type(error).__name__})"
+        return error.why
+    # urllib3 counts a refused connection among the timeouts.
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)
+    if isinstance(error, urllib3.exceptions.TimeoutError) and not refused:
+        return tell("it did not answer within {n} s", n=f"{timeout:g}")
+    return tell("it cannot be reached ({why})", why=type(error).__name__)

@@ -33,9 +33,17 @@ class Viewer:
 
     Attributes:
         tenant: The tenant that alone is named; None for an operator.
+        sharing: Whether what is seen is to be shown to others: tenants with few requests are then
+            not named.
     """
 
     tenant: str | None = None
+    sharing: bool = False
+
+    @property
+    def operator(self) -> bool:
+        """Whether this one may see everything."""
+        return self.tenant is None
 
 
 OPERATOR = Viewer()

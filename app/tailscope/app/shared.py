@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import streamlit as st
@@ -17,11 +18,13 @@ _VIEWERS = 16
 """Sources that are kept: one for operators, one for each tenant that looks."""
 
 
-@st.cache_resource(max_entries=_VIEWERS, show_spinner=False)
-def source(data: tuple[Path, ...], url: str, header: Path | None, tenant: str | None) -> Source:
+@st.cache_resource(
+    max_entries=_VIEWERS, show_spinner=False, hash_funcs={Viewer: dataclasses.astuple}
+)
+def source(data: tuple[Path, ...], url: str, header: Path | None, viewer: Viewer) -> Source:
     """The stores as somebody may see them; one reader for all sessions."""
     prometheus = Prometheus(url, headers.read(header)) if url else None
-    return Source(data, prometheus=prometheus, viewer=Viewer(tenant))
+    return Source(data, prometheus=prometheus, viewer=viewer)
 
 
 def opened(settings: Settings, viewer: Viewer) -> Source:
@@ -30,7 +33,7 @@ def opened(settings: Settings, viewer: Viewer) -> Source:
     Raises:
         UsageError: If the file with the headers cannot be read.
     """
-    return source(settings.data, settings.prometheus, settings.headers, viewer.tenant)
+    return source(settings.data, settings.prometheus, settings.headers, viewer)
 
 
 @st.cache_resource(max_entries=_VIEWERS, show_spinner=False)

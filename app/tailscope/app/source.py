@@ -23,6 +23,7 @@ from tailscope.app.prometheus import Prometheus
 from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.series import Series
 from tailscope.app.stores import Part, Stores
+from tailscope.records.clocks import Skew
 from tailscope.records.joining import MAX_NS
 from tailscope.triage.capacity import Capacity
 from tailscope.triage.diagnosis import Diagnosis, Options
@@ -48,6 +49,9 @@ MAX_SAMPLED_NS = 3600 * 10**9
 
 SETTLED_NS = 60 * 10**9
 """Samples of a time that ended so long ago have all been written."""
+
+CLOCKED_NS = 600 * 10**9
+"""Clocks are compared over so long."""
 
 _Key = tuple[float | None, tuple[int | None, int | None] | None]
 _T = TypeVar("_T")
@@ -261,15 +265,16 @@ class Source:
         end = None
         if period is not None:
             start, end = period[0] or 0, period[1]
-        frame = self._requests(max(start - LOOKBACK_NS, 0), MAX_NS if end is None else end)
+        until = MAX_NS if end is None else end
+        frame = self._requests(max(start - LOOKBACK_NS, 0), until, start)
         scope = Scope(start_ns=start or None, end_ns=end)
         gpus = examined(self._series, frame, scope)
         loaded = Loaded(frame, start, stamp, self._clock(), gpus, end)
         loaded.cost = self._clock() - began
         return loaded
 
-    def _requests(self, start_ns: int, end_ns: int) -> pd.DataFrame:
-        return masked(self._reader.window(start_ns, end_ns), self.viewer)
+    def _requests(self, start_ns: int, end_ns: int, since_ns: int = 0) -> pd.DataFrame:
+        return masked(self._reader.window(start_ns, end_ns), self.viewer, since_ns)
 
     def samples(self, metrics: tuple[str, ...], start_ns: int, end_ns: int) -> pd.DataFrame:
         """Samples of engines and GPUs, each with its ``origin``; those of the past are read once.
@@ -292,6 +297,18 @@ class Source:
                 while len(self._samples) > _SAMPLES:
                     self._samples.popitem(last=False)
         return found
+
+    def skews(self, loaded: Loaded) -> tuple[Skew, ...]:
+        """How far the clocks of engines and gateways are apart, over the end of a window.
+
+        Raises:
+            ReaderError: If a store cannot be read.
+        """
+        if loaded.frame.empty:
+            return ()
+        end = int(loaded.frame["arrived_ns"].max()) + 1
+        start = max(loaded.start_ns, end - CLOCKED_NS)
+        return loaded.once(lambda: self._reader.skews(start, end), "skews")
 
     def _stamp(self) -> object:
         """Changes whenever something was written."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tailscope.records.joining import MAX_NS
 from tailscope.records.reader import Reader
+from tailscope.records.schema import TABLES
 
 COLUMNS = (
     *("arrived_ns", "span_id", "trace_id", "request_id", "tenant", "model", "server", "engine"),
@@ -70,5 +71,9 @@ class Stores(Reader):
         """
         return self.requests(start_ns, end_ns, COLUMNS)
 
-    def _sources(self, *question: Any, **more: Any) -> list[pa.Table]:
-        return [table for store in self._stores for table in store._sources(*question, **more)]
+    def _sources(self, table: str, *question: Any, **more: Any) -> list[pa.Table]:
+        found = [
+            part for store in self._stores for part in store._sources(table, *question, **more)
+        ]
+        # Where there is no store at all, there is Prometheus alone.
+        return found or [TABLES[table].empty_table()]

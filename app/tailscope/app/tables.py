@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from tailscope.app.text import say, tenant
-from tailscope.triage.finding import Finding
+from tailscope.triage.finding import Finding, SlowRequest
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.quantiles import LEVELS, Quantile, Quantiles
 from tailscope.triage.verdict import Suspect
@@ -148,8 +148,9 @@ def by_tenant_columns() -> dict[str, Any]:
     }
 
 
-def slow_requests(finding: Finding) -> pd.DataFrame:
-    """The slow requests, the worst first; the index is the key."""
+def slow_requests(finding: Finding, chosen: Sequence[SlowRequest] | None = None) -> pd.DataFrame:
+    """The slow requests, or other chosen ones, the worst first; the index is the key."""
+    listed = finding.slow.slowest if chosen is None else chosen
     return pd.DataFrame(
         [
             {
@@ -166,9 +167,9 @@ def slow_requests(finding: Finding) -> pd.DataFrame:
                 "input_tokens": request.input_tokens,
                 "output_tokens": request.output_tokens,
             }
-            for request in finding.slow.slowest
+            for request in listed
         ],
-        index=pd.Index([request.key for request in finding.slow.slowest], dtype="str"),
+        index=pd.Index([request.key for request in listed], dtype="str"),
     )
 
 

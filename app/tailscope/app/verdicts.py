@@ -12,7 +12,17 @@ from tailscope.triage.cause import Cause
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.hardware import Trouble
 
-METHODS = ("percentiles", "interval", "excess", "ledger", "removal", "lift", "accused", "grade")
+METHODS = (
+    "percentiles",
+    "interval",
+    "excess",
+    "ledger",
+    "removal",
+    "lift",
+    "accused",
+    "grade",
+    "buckets",
+)
 """Texts of how things are computed, in the order in which they build on each other."""
 
 RUNBOOKS: Mapping[Cause, str] = {

@@ -57,7 +57,7 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
         alt.Chart(shown)
         .mark_bar(height={"band": 0.62})
         .encode(
-            x=alt.X("begin:Q", title=say("chart.mean_seconds")),
+            x=alt.X("begin:Q", title=say("chart.mean_seconds"), axis=alt.Axis(tickCount=8)),
             x2="end:Q",
             y=alt.Y(
                 "group:N",
@@ -79,6 +79,6 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                 alt.Tooltip("seconds:Q", title=say("chart.mean_seconds"), format=",.3f"),
             ],
         )
-        .properties(height=210)
+        .properties(height=180)
     )
     return chart

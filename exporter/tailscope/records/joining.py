@@ -205,6 +205,24 @@ def join(
     return frame.astype({"arrived_ns": np.int64}) if "arrived_ns" in names else frame
 
 
+def partners(
+    tables: Sequence[pa.Table], columns: Sequence[str], start_ns: int = 0, end_ns: int = MAX_NS
+) -> tuple[pa.Table, pa.Table]:
+    """Return the engine rows that have a gateway row, and that row of each: columns of the record.
+
+    Args:
+        tables: As of ``join``.
+        columns: Which columns.
+        start_ns: First arrival that counts.
+        end_ns: First arrival that no longer counts.
+    """
+    rows = _within(_one_table(tables, {*columns, *_KEYS}), start_ns, end_ns)
+    pairs = _pairs(rows, start_ns, end_ns)
+    both = pairs.filter(pc.and_(pc.is_valid(pairs["joined"]), pc.is_valid(pairs["partner"])))
+    wanted = rows.select(list(columns))
+    return wanted.take(both["own"]), wanted.take(both["partner"])
+
+
 def _one_table(tables: Sequence[pa.Table], needed: Collection[str]) -> pa.Table:
     """Put tables together: all of their columns where some row is known by nothing less."""
     whole = any(table["span_id"].null_count for table in tables)

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tailscope.records.clocks import COLUMNS as CLOCKS
+from tailscope.records.clocks import Skew, skews
 from tailscope.records.joining import (
     LONE_KEYS,
     MARGIN_NS,
@@ -125,6 +127,16 @@ class Reader:
         arrived = pa.concat_tables([table.select(["arrived_ns"]) for table in tables])
         bounds = pc.min_max(arrived["arrived_ns"]).as_py()
         return None if bounds["min"] is None else (bounds["min"], bounds["max"])
+
+    def skews(self, start_ns: int = 0, end_ns: int = MAX_NS) -> tuple[Skew, ...]:
+        """Return how far the clocks of engines and gateways are apart, from requests of a time.
+
+        Raises:
+            ReaderError: If a file is damaged or was written by a newer version.
+        """
+        low, high = max(start_ns - MARGIN_NS, 0), min(end_ns + MARGIN_NS, MAX_NS)
+        needed = {*needed_columns(()), *CLOCKS}
+        return skews(self._sources("requests", "arrived_ns", low, high, needed), start_ns, end_ns)
 
     def _sources(
         self,

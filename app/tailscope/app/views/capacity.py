@@ -103,7 +103,12 @@ def _curve(found: Capacity, objective: float | None) -> Drawing:
         alt.Chart(data)
         .mark_line(point={"size": 60, "filled": True}, strokeWidth=2.2)
         .encode(
-            x=alt.X("factor:Q", title=say("capacity.factor"), scale=alt.Scale(zero=False)),
+            x=alt.X(
+                "factor:Q",
+                title=say("capacity.factor"),
+                scale=alt.Scale(zero=False),
+                axis=alt.Axis(tickCount=8),
+            ),
             y=y,
             color=alt.Color(
                 "level:N",

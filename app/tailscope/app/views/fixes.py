@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import streamlit as st
 
@@ -12,6 +14,9 @@ from tailscope.app.text import plain, say, translated
 from tailscope.triage.diagnosis import Diagnosis, Graded
 from tailscope.triage.fixes import Quantiles
 from tailscope.triage.words import percent, seconds
+
+_NUMBER = re.compile(r"_\d+$")
+"""What some names of fixes end with: the value of the setting."""
 
 LANGUAGES = {"vllm": "bash", "sglang": "bash", "gateway": "text"}
 """How the settings of each are shown."""
@@ -52,7 +57,8 @@ def _state(diagnosis: Diagnosis, tried: tuple[Graded, ...]) -> str:
 def _card(context: Context, one: Graded, number: int) -> None:
     fix = one.fix
     with st.container(border=True):
-        st.subheader(plain(translated(fix.change)))
+        st.header(plain(translated(fix.change)))
+        st.markdown(say(f"why.{_NUMBER.sub('', fix.name)}"))
         left, right = st.columns(2)
         with left:
             st.markdown(f"**{say('fixes.victims')}**")
@@ -68,6 +74,8 @@ def _card(context: Context, one: Graded, number: int) -> None:
         if fix.lost:
             st.markdown(f":material/warning: {say('fixes.lost', count=f'{fix.lost:,}')}")
         st.caption(say("fixes.grade", grade=one.grade, server=plain(one.server)))
+        if not one.config:
+            st.caption(say("fixes.no_config"))
         for name, text in one.config.items():
             st.markdown(say("fixes.config", name=plain(name)))
             st.code(translated(text), language=LANGUAGES.get(name, "bash"), wrap_lines=True)

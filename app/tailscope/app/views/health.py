@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pandas as pd
 import streamlit as st
 
 from tailscope.app import strips
 from tailscope.app.context import Context
-from tailscope.app.roles import OPERATOR
+from tailscope.app.questions import bounds, rejected
 from tailscope.app.series import PROMETHEUS, STORE
 from tailscope.app.text import plain, say, translated
 from tailscope.app.verdicts import METHODS
@@ -18,6 +20,9 @@ from tailscope.triage.words import moment, percent
 
 _LOOK_NS = 300 * 10**9
 """Samples of so long are looked at, to say where they come from."""
+
+MOST_SKEW = 0.05
+"""Seconds by which clocks may differ before the page warns: waits are no shorter."""
 
 TERMS = (
     *("ttft", "total", "excess", "censored", "ledger", "removal", "lift", "grade", "victims"),
@@ -33,6 +38,8 @@ def draw(context: Context) -> None:
         _quality(finding)
         with context.loaded.lock:
             _models(context.diagnosis)
+        _clocks(context)
+    _dropped(context)
     _missing(finding)
     with st.expander(say("health.terms"), icon=":material/menu_book:"):
         for name in TERMS:
@@ -42,9 +49,9 @@ def draw(context: Context) -> None:
 
 
 def _sources(context: Context) -> None:
-    st.subheader(say("health.sources"))
+    st.header(say("health.sources"))
     rows = []
-    whole = context.source.viewer == OPERATOR
+    whole = context.source.viewer.operator
     for number, part in enumerate(context.source.parts(), 1):
         span = part.span
         rows.append(
@@ -101,7 +108,7 @@ def _origins(context: Context) -> dict[str, list[str]]:
 
 
 def _quality(finding: Finding) -> None:
-    st.subheader(say("health.quality"))
+    st.header(say("health.quality"))
     data = finding.quality
     with st.grid(4, min_column_width=150, gap="small"):
         for name, value in (
@@ -148,8 +155,69 @@ def _quality(finding: Finding) -> None:
         )
 
 
+def _clocks(context: Context) -> None:
+    st.header(say("health.clocks"), help=say("health.clocks_help"))
+    found = context.source.skews(context.loaded)
+    if not found:
+        st.caption(say("health.no_clocks"))
+        return
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        pd.DataFrame(
+            [
+                {
+                    "server": one.server,
+                    "pairs": one.pairs,
+                    "skew": 1e3 * one.seconds,
+                    "low": 1e3 * one.low,
+                    "high": 1e3 * one.high,
+                }
+                for one in found
+            ]
+        ),
+        column_config={
+            "server": text(say("controls.server")),
+            "pairs": number(say("health.pairs"), format="localized"),
+            "skew": number(say("health.skew"), format="%+.1f ms"),
+            "low": number(say("health.skew_low"), format="%+.1f ms"),
+            "high": number(say("health.skew_high"), format="%+.1f ms"),
+        },
+        hide_index=True,
+        alt=say("health.clocks"),
+    )
+    if any(one.low > MOST_SKEW or one.high < -MOST_SKEW for one in found):
+        st.warning(say("health.skewed", most=f"{1e3 * MOST_SKEW:g}"), icon=":material/schedule:")
+
+
+def _dropped(context: Context) -> None:
+    """Draw what exporters refused, by reason: they count it, and the store holds only the rest."""
+    st.header(say("health.dropped"), help=say("health.dropped_help"))
+    server = context.source.prometheus
+    if server is None:
+        st.caption(say("health.dropped_unknown"))
+        return
+    loaded = context.loaded
+    start, end = bounds(loaded.start_ns or None, loaded.end_ns, time.time_ns())
+    found = loaded.once(lambda: rejected(server, start, end), "rejected")
+    if server.trouble:
+        st.caption(say("health.dropped_unknown"))
+    elif found.empty:
+        st.caption(say("health.dropped_none"))
+    else:
+        st.dataframe(
+            found,
+            column_config={
+                "source": st.column_config.TextColumn(say("column.source")),
+                "reason": st.column_config.TextColumn(say("health.reason")),
+                "records": st.column_config.NumberColumn(say("health.records"), format="%.0f"),
+            },
+            hide_index=True,
+            alt=say("health.dropped"),
+        )
+
+
 def _models(diagnosis: Diagnosis) -> None:
-    st.subheader(say("health.models"), help=say("health.models_help"))
+    st.header(say("health.models"), help=say("health.models_help"))
     rows = []
     for one in diagnosis.best.studies:
         near, limits = one.fidelity, one.admission
@@ -194,7 +262,7 @@ def _models(diagnosis: Diagnosis) -> None:
 
 
 def _missing(finding: Finding) -> None:
-    st.subheader(say("health.missing"))
+    st.header(say("health.missing"))
     data = finding.quality
     steps = {
         "switch_tenants": data.requests == 0 or data.without_tenant > 0,

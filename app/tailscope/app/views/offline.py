@@ -21,12 +21,16 @@ from tailscope.triage.words import percent, seconds
 BINS = 60
 _LISTED = 100
 
+CHOICES = 8
+"""Tenants that are a click away, the largest first."""
+
 
 def draw(context: Context) -> None:
     """Draw the page."""
     names = context.choice.offline
     if not names:
         missing("offline.none")
+        _choose([load.name for load in context.finding.tenants][:CHOICES])
         return
     with context.loaded.lock:
         diagnosis = context.diagnosis
@@ -43,8 +47,24 @@ def draw(context: Context) -> None:
         _outliers(context, diagnosis, found)
 
 
+def _choose(names: list[str]) -> None:
+    with st.container(horizontal=True):
+        for name in names:
+            st.button(
+                say("offline.mark", name=plain(name)),
+                key=f"offline-{name}",
+                on_click=_mark,
+                args=(name,),
+                icon=":material/bedtime:",
+            )
+
+
+def _mark(name: str) -> None:
+    st.session_state["offline"] = [name]
+
+
 def _relief(found: Offline) -> None:
-    st.subheader(say("offline.relief"), help=say("term.removal"))
+    st.header(say("offline.relief"), help=say("term.removal"))
     if not found.relief:
         st.caption(say("offline.no_relief"))
     for name, share in found.relief.items():
@@ -54,7 +74,7 @@ def _relief(found: Offline) -> None:
 
 
 def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantColours) -> None:
-    st.subheader(say("offline.distribution"))
+    st.header(say("offline.distribution"))
     tenant, total = named(frame, "tenant"), floats(frame, "total_seconds")
     known = tenant.isin(names).to_numpy(dtype=np.bool_) & (total > 0)
     if not known.any():
@@ -101,7 +121,7 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
 
 
 def _outliers(context: Context, diagnosis: Diagnosis, found: Offline) -> None:
-    st.subheader(say("offline.outliers"), help=say("offline.outliers_help"))
+    st.header(say("offline.outliers"), help=say("offline.outliers_help"))
     shown = [one for one in found.outliers if one.tenant != OTHERS][:_LISTED]
     if not shown:
         st.caption(say("offline.no_outliers"))

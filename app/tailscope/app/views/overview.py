@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -15,7 +17,7 @@ from tailscope.app.palette import shown
 from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
-from tailscope.triage.finding import Finding
+from tailscope.triage.finding import Finding, SlowRequest
 from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
@@ -42,7 +44,7 @@ def draw(context: Context) -> None:
         _verdict(context, said, diagnosis)
         _engine_tile(engines, diagnosis)
         with held:
-            _causes(context, diagnosis, finding)
+            _causes(context, diagnosis)
         with found.container():
             findings.draw(context, diagnosis)
     place = _tables(context, finding)
@@ -68,7 +70,7 @@ def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> N
 def _sentence(finding: Finding) -> DeltaGenerator:
     """Draw what is known at once; return the place of the verdict."""
     with st.container(border=True):
-        st.markdown(f"### {plain(translated(headline(finding)))}")
+        st.markdown(f"## {plain(translated(headline(finding)))}")
         for icon, text in zip(_ICONS, slowness(finding), strict=False):
             st.markdown(f":material/{icon}: {plain(translated(text))}")
         place = st.empty()
@@ -265,8 +267,11 @@ def _boxed(key: str, measure: str) -> None:
         st.session_state[_JUST_BOXED] = True
 
 
-def _causes(context: Context, diagnosis: Diagnosis, finding: Finding) -> None:
-    window = finding.window.start_ns, finding.window.end_ns
+def _causes(context: Context, diagnosis: Diagnosis) -> None:
+    scope = context.question.scope
+    arrived = diagnosis.frame["arrived_ns"].to_numpy(dtype=np.int64)[scope.mine(diagnosis.frame)]
+    # The same time as the heatmap above, not the part of the window before the first request.
+    window = int(arrived.min()), int(arrived.max())
     data = context.loaded.once(
         lambda: causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns, window),
         "causes",
@@ -325,7 +330,7 @@ def _tables(context: Context, finding: Finding) -> DeltaGenerator:
 
 
 def _slow(context: Context, finding: Finding) -> None:
-    st.subheader(say("overview.slow"))
+    st.header(say("overview.slow"))
     keys = [item.key for item in finding.slow.slowest]
     chosen = st.query_params.get(REQUEST)
     if not keys:
@@ -340,12 +345,17 @@ def _slow(context: Context, finding: Finding) -> None:
             context.link("request", label, icon, **{REQUEST: shown_key})
 
 
-def slow_table(finding: Finding, keys: list[str], chosen: str | None) -> None:
-    """Draw the slow requests; a chosen row goes into the address."""
+def slow_table(
+    finding: Finding,
+    keys: list[str],
+    chosen: str | None,
+    listed: Sequence[SlowRequest] | None = None,
+) -> None:
+    """Draw the slow requests, or other ones; a chosen row goes into the address."""
     # The rows are part of the widget's identity: a choice never slips to another request.
     key = f"slow-{hash(tuple(keys))}"
     st.dataframe(
-        tables.known(tables.slow_requests(finding)),
+        tables.known(tables.slow_requests(finding, listed)),
         column_config=tables.slow_requests_columns(finding),
         hide_index=True,
         placeholder="",

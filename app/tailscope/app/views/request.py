@@ -9,7 +9,6 @@ from tailscope.app import account, strips, tables
 from tailscope.app import timeline as drawing
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.palette import UNKNOWN, shown
-from tailscope.app.roles import OPERATOR
 from tailscope.app.source import Loaded
 from tailscope.app.text import plain, say, tenant, translated
 from tailscope.triage.coincidence import beside as compared
@@ -55,7 +54,7 @@ def timeline(context: Context, text: str) -> str | None:
     key = str(keys(around.request).iloc[0])
     st.session_state[_KEPT] = key
     name = _text(row, "request_id") or _text(row, "span_id") or say("chart.no_id")
-    st.subheader(say("request.name", name=plain(name)))
+    st.header(say("request.name", name=plain(name)))
     st.markdown(" · ".join(_facts(row)))
     st.markdown(plain(" ".join(translated(one) for one in (stages(around), beside(around)) if one)))
     for trouble in _troubles(around, context.loaded):
@@ -115,7 +114,7 @@ def _hardware(context: Context, around: Neighbourhood, length: float) -> None:
     samples = context.source.samples(strips.METRICS, *strips.span(origin, length))
     for strip in strips.STRIPS:
         server = "" if strip is strips.GPU else _text(row, "server")
-        if not server and strip is not strips.GPU and context.source.viewer != OPERATOR:
+        if not server and strip is not strips.GPU and not context.source.viewer.operator:
             continue  # all engines would be drawn, those of others among them
         points = strips.lines(samples, strip, origin, length, server)
         if not points.empty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,15 @@ from tailscope.app import waterfall
 from tailscope.app.box import Box
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
+from tailscope.app.pair import LEAST, Pair
 from tailscope.app.text import plain, say
 from tailscope.app.verdicts import method
 from tailscope.app.views.overview import slow_table
 from tailscope.triage.cohort import Association, associations
 from tailscope.triage.diagnosis import Diagnosis
+from tailscope.triage.finding import SlowRequest
 from tailscope.triage.scope import measured
+from tailscope.triage.slowest import slowest
 from tailscope.triage.stages import Flags, rows
 from tailscope.triage.words import clock, percent, seconds
 
@@ -29,16 +33,21 @@ def draw(context: Context) -> None:
     """Draw the page."""
     with context.loaded.lock:
         diagnosis = context.diagnosis
+        box, pair = context.choice.box, Pair.asked()
+        if pair is not None:
+            diagnosis.attribution  # noqa: B018 - to be computed
         found = context.loaded.once(
-            lambda: _compared(context, diagnosis), "cohort", context.question, context.choice.box
+            lambda: _compared(context, diagnosis, pair), "cohort", context.question, box, pair
         )
-    _which(context, found.chosen, found.judged)
+    _which(context, found.chosen, found.judged, pair)
     if not found.chosen or found.chosen == found.judged:
         st.caption(say("slow.everything" if found.chosen else "slow.nothing"))
+        if found.chosen:
+            _list(context, found.listed)
         return
     _waterfall(found.means)
     _common(found.associations)
-    _list(context)
+    _list(context, found.listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +59,48 @@ class Compared:
         judged: How many there are in all.
         means: Mean seconds by group and stage.
         associations: What they have in common.
+        listed: The worst of the chosen, one by one.
     """
 
     chosen: int
     judged: int
     means: pd.DataFrame
     associations: list[Association]
+    listed: tuple[SlowRequest, ...]
 
 
-def _compared(context: Context, diagnosis: Diagnosis) -> Compared:
+def _compared(context: Context, diagnosis: Diagnosis, pair: Pair | None) -> Compared:
     frame = diagnosis.frame
     judged = context.question.scope.mine(frame) & measured(frame)
-    chosen = _chosen(context, diagnosis) & judged
+    chosen = _chosen(context, diagnosis, pair) & judged
     count = int(chosen.sum())
     part, cohort = rows(frame, judged), chosen[judged]
-    boxed = context.choice.box is not None
+    own = context.choice.box is None and pair is None
+    worst = slowest(frame, dataclasses.replace(diagnosis.reckoning, slow=chosen))
     return Compared(
         count,
         len(part),
         waterfall.means(part, diagnosis.reckoning.stages[judged], cohort),
-        associations(part, cohort) if boxed else diagnosis.associations,
+        diagnosis.associations if own else associations(part, cohort),
+        worst,
     )
 
 
-def _chosen(context: Context, diagnosis: Diagnosis) -> Flags:
+def _chosen(context: Context, diagnosis: Diagnosis, pair: Pair | None) -> Flags:
     box = context.choice.box
-    return diagnosis.reckoning.slow if box is None else box.inside(diagnosis.frame)
+    slow = diagnosis.reckoning.slow if box is None else box.inside(diagnosis.frame)
+    return slow if pair is None else slow & pair.inside(diagnosis)
 
 
-def _which(context: Context, chosen: int, judged: int) -> None:
+def _which(context: Context, chosen: int, judged: int, pair: Pair | None) -> None:
     box = context.choice.box
     count, share = f"{chosen:,}", percent(chosen / judged) if judged else "0 %"
+    if pair is not None:
+        worker = plain(pair.worker or say("tenants.nobody"))
+        told = {"count": count, "share": share, "least": percent(LEAST)}
+        st.markdown(say("slow.by_pair", victim=plain(pair.victim), worker=worker, **told))
+        st.button(say("slow.clear_pair"), on_click=_clear_pair, icon=":material/deselect:")
+        return
     if box is None:
         st.markdown(say("slow.by_rule", count=count, share=share, rule=context.choice.slow))
         return
@@ -99,6 +119,11 @@ def _which(context: Context, chosen: int, judged: int) -> None:
     st.button(say("slow.clear"), on_click=_clear, icon=":material/deselect:")
 
 
+def _clear_pair() -> None:
+    for name in (Pair.VICTIM, Pair.WORKER):
+        st.query_params.pop(name, None)
+
+
 def _clear() -> None:
     st.session_state[Box.PARAMETER] = ""
 
@@ -114,7 +139,7 @@ def _waterfall(means: pd.DataFrame) -> None:
 
 
 def _common(found: list[Association]) -> None:
-    st.subheader(say("slow.common"), help=say("slow.common_help"))
+    st.header(say("slow.common"), help=say("slow.common_help"))
     table = common(found)
     if table.empty:
         st.caption(say("slow.no_common"))
@@ -167,16 +192,16 @@ def _columns() -> dict[str, Any]:
     }
 
 
-def _list(context: Context) -> None:
+def _list(context: Context, listed: tuple[SlowRequest, ...]) -> None:
     finding = context.finding
-    st.subheader(say("overview.slow"))
-    keys = [item.key for item in finding.slow.slowest]
+    st.header(say("slow.listed"))
+    keys = [item.key for item in listed]
     if not keys:
         st.caption(say("overview.none_slow"))
         return
     chosen = st.query_params.get(REQUEST)
     st.caption(say("slow.choose"))
-    slow_table(finding, keys, chosen)
+    slow_table(finding, keys, chosen, listed)
     if chosen:
         label, icon = say("overview.open"), ":material/open_in_new:"
         context.link("request", label, icon, **{REQUEST: chosen})

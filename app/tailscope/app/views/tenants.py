@@ -38,7 +38,7 @@ def draw(context: Context) -> None:
             verdicts.method("ledger", "removal", "lift", "accused", "grade")
         _removal(context, diagnosis)
         for one in diagnosis.matrices:
-            _matrix(one, {load.name: load.requests for load in finding.tenants})
+            _matrix(context, one, {load.name: load.requests for load in finding.tenants})
         _loads(context, diagnosis, names)
         findings_of(context, diagnosis)
         _export(context, diagnosis)
@@ -46,7 +46,7 @@ def draw(context: Context) -> None:
 
 def _removal(context: Context, diagnosis: Diagnosis) -> None:
     data = blame.estimates(diagnosis.quick.suspects, diagnosis.best.suspects)
-    st.subheader(say("tenants.removal"), help=say("term.removal"))
+    st.header(say("tenants.removal"), help=say("term.removal"))
     if data.empty:
         st.caption(say("overview.none_slow"))
         return
@@ -55,11 +55,22 @@ def _removal(context: Context, diagnosis: Diagnosis) -> None:
     st.caption(say("tenants.removal_note"))
 
 
-def _matrix(one: Matrix, requests: dict[str, int]) -> None:
-    st.subheader(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
+def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
+    st.header(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
     data = blame.cells(one)
-    st.altair_chart(blame.matrix(data), alt=say("tenants.matrix_alt"), key=f"matrix-{one.server}")
+    event = st.altair_chart(
+        blame.matrix(data),
+        alt=say("tenants.matrix_alt"),
+        key=f"matrix-{one.server}",
+        on_select="rerun",
+    )
+    pair = blame.clicked(event)
     st.caption(say("tenants.matrix_note"))
+    with st.container(horizontal=True):
+        for row in blame.largest(data) if pair is None else [pair]:
+            worker = plain(row.worker or say("tenants.nobody"))
+            label = say("tenants.cell", victim=plain(row.victim), worker=worker)
+            context.link("slow", label, ":material/manage_search:", **row.address)
     known = data[data["worker"].isin(requests) | data["worker"].eq("")]
     fewest = [
         min(requests.get(victim, 0), requests.get(worker, requests.get(victim, 0)))
@@ -69,7 +80,7 @@ def _matrix(one: Matrix, requests: dict[str, int]) -> None:
 
 
 def _loads(context: Context, diagnosis: Diagnosis, names: list[str]) -> None:
-    st.subheader(say("tenants.loads"), help=say("term.lift"))
+    st.header(say("tenants.loads"), help=say("term.lift"))
     frame, scope = diagnosis.frame, context.question.scope
     data = context.loaded.once(
         lambda: blame.loads(rows(frame, scope.window(frame)), names), "loads", scope
@@ -103,7 +114,7 @@ def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
 
 def findings_of(context: Context, diagnosis: Diagnosis) -> None:
     """Draw all suspects with what speaks for and against each."""
-    st.subheader(say("findings.title"), help=say("findings.help"))
+    st.header(say("findings.title"), help=say("findings.help"))
     if not diagnosis.suspects:
         st.caption(say("findings.none"))
         return
