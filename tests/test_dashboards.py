@@ -15,7 +15,6 @@ import pytest
 import yaml
 from grafanalib import core
 
-from tailscope.app.controls import BETWEEN
 from tailscope.app.timespan import instant
 from tailscope.catalogue import METRICS
 from tailscope.catalogue.promql import ALERTS
@@ -383,7 +382,8 @@ def test_the_rules_find_the_usual_mistakes(expr: str, fault: str) -> None:
 
 def test_a_point_leads_to_the_triage_app_at_the_time_of_the_board() -> None:
     asked_for = parse_qs(urlsplit(APP["url"]).query)
-    assert asked_for["window"] == [BETWEEN]
+    assert asked_for["window"] == ["between"]
+    assert "`between` with `from` and `to`" in (ROOT / "docs" / "app.md").read_text()
     assert asked_for["from"] == ["${__from:date:iso}"]
     assert asked_for["to"] == ["${__to:date:iso}"]
     # What Grafana writes there.
