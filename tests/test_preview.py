@@ -119,9 +119,9 @@ def _curve(*points: tuple[float, float], **labels: str) -> Curve:
     return Curve(labels, points)
 
 
-def test_long_names_get_a_second_line_of_the_legend() -> None:
+def test_long_names_get_more_lines_of_the_legend() -> None:
     lines = [Line(f"held back by 10.0.0.{n}:8000", _curve((0, 1)), "#000", "short") for n in "12"]
-    assert [_legend_lines(lines, width) for width in (460, 300)] == [1, 2]
+    assert [_legend_lines(lines, width) for width in (460, 300, 30)] == [1, 2, 3]
 
 
 def test_stacked_curves_stand_on_one_another() -> None:

@@ -124,10 +124,10 @@ def _overrides(panel: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]
 
 
 def _legend_lines(found: Sequence[Line], width: int) -> int:
-    """One line, or two where the names need them; about six pixels a letter."""
+    """One line, or up to three where the names need them; about six pixels a letter."""
     shown = found[:_LEGENDS]
     letters = sum(len(each.name) + len(text(each.curve.last, each.unit)) + 6 for each in shown)
-    return 1 if 6 * letters < width else 2
+    return min(1 + 6 * letters // width, 3)
 
 
 def _legend(found: Sequence[Line], height: int) -> str:
