@@ -32,7 +32,9 @@ from tailscope.dashboards.style import (
 _NO_RIGHT: Final[Mapping[str, Unit]] = MappingProxyType({})
 _NO_LINKS: Final[Mapping[str, Sequence[Link]]] = MappingProxyType({})
 
-NO_RECORDS: Final = "No request records here. Does the server send its traces to the exporter?"
+NO_RECORDS: Final = (
+    "No such records here. Do those of the server or the gateway reach the exporter?"
+)
 NO_GPU: Final = "No such reading here. Does the exporter see a GPU, and does the GPU have it?"
 NO_ENGINE: Final = (
     "No such reading here. Does the engine have it, and does Prometheus scrape the exporter?"
