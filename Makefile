@@ -111,7 +111,7 @@ venv:
 
 .tools/schema/.ready: tests/schema/package.json
 	@command -v npm >/dev/null || { echo "npm is missing. On Debian: apt-get install nodejs npm"; exit 1; }
-	@echo "Fetching Grafana's types into .tools: 30 MB."
+	@echo "Fetching the types of Grafana and Kubernetes into .tools: 70 MB."
 	@mkdir -p $(@D) && cp tests/schema/package.json $(@D)/
 	@npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --legacy-peer-deps --silent
 	@touch $@

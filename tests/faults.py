@@ -1,4 +1,4 @@
-"""A fleet in which every machine has one fault for an hour, as input of Prometheus' rule tests.
+"""A fleet in which every machine has one fault for an hour, as OpenMetrics to load into Prometheus.
 
 Each machine has an exporter, an engine, two GPUs and three tenants; its numbers vary a little, the
 same for the same seed. A fault says what is unlike usual, and which alerts must fire: the one that
@@ -8,7 +8,7 @@ names the cause, and those of its consequences.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,11 +50,11 @@ class State:
     memory_busy: Value = 0.55
     sm_busy: Value = 0.7
     xid: str = ""
-    gpu: str = "1"
+    gpu: float | None = 1
     exporter: bool = True
-    source: str = "1"
+    source: float = 1
     stale_source: bool = False
-    timeout: str = ""
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ FAULTS = (
     _fault("GPU too hot", "GpuThermalThrottle", hot=0.4, clock=0.6),
     _fault("GPU short of power", "GpuPowerThrottle", capped=0.6, clock=0.7),
     _fault("GPU at its power cap at full clock", "", capped=0.6, clock=0.93),
-    _fault("XID for the GPU", "XidFatal GpuLost", xid="restart_node", gpu="0"),
+    _fault("XID for the GPU", "XidFatal GpuLost", xid="restart_node", gpu=0),
     _fault("XID for the program", "XidApplication", xid="restart_app"),
     _fault("XID for the log", "XidUnclear", xid="check_log"),
     _fault("XID for nobody", "", xid="ignore"),
-    _fault("GPU gone", "GpuLost", gpu="stale"),
+    _fault("GPU gone", "GpuLost", gpu=None),
     _fault("memory-bound", "GpuBandwidthBound", memory_busy=0.85, sm_busy=0.4),
     _fault("little headroom", "HeadroomLow", cache=0.86),
     _fault("headroom shrinks", "HeadroomShrinking", cache=lambda passed: 0.5 + 0.29 * passed),
@@ -134,9 +134,9 @@ FAULTS = (
     _fault("requests given up", "RequestsGivenUp", aborted=0.12),
     _fault("near the timeout", "LatencyNearTimeout TotalTimeBudgetBurn", late=0.35, very_late=0.3),
     _fault("beyond the buckets", "TailBeyondBuckets LatencyNearTimeout", late=0.05, beyond=0.05),
-    _fault("timeouts contradict", "TimeoutLayers", timeout="300"),
+    _fault("timeouts contradict", "TimeoutLayers", timeout=300),
     _fault("exporter down", "ExporterDown", exporter=False),
-    _fault("source down", "SourceDown", source="0"),
+    _fault("source down", "SourceDown", source=0),
     _fault("source stale", "SourceStale", stale_source=True),
     _fault("first tokens late", "FirstTokenBudgetBurn", late_first=0.4),
     _fault("requests late", "TotalTimeBudgetBurn", late=0.4),
@@ -172,47 +172,63 @@ QUICK = Course(usual=75, fault=80)
 SLOW = Course(usual=78, fault=120, minutes=10)
 
 
-def series(fault: Fault, course: Course, *, target: bool = True) -> Iterator[tuple[str, str]]:
-    """Series and their values, in the notation of ``promtool test rules``.
+Values = Sequence[float | None]
+"""What a series has at each step; None is nothing."""
+
+
+def openmetrics(
+    faults: Iterable[Fault], course: Course, start: int, *, target: bool = True
+) -> Iterator[str]:
+    """Lines of OpenMetrics, without their end.
 
     Args:
-        fault: What goes wrong.
+        faults: What goes wrong, on a machine each.
         course: When.
-        target: Whether Prometheus has the exporter among its targets.
+        start: First moment, Unix seconds.
+        target: Whether Prometheus has the exporters among its targets.
     """
+    step = 60 * course.minutes
+    for fault in faults:
+        for name, values in _series(fault, course, start, target=target):
+            for number, value in enumerate(values):
+                if value is not None:
+                    yield f"{name} {value!r} {start + number * step}"
+
+
+def _series(
+    fault: Fault, course: Course, start: int, *, target: bool
+) -> Iterator[tuple[str, Values]]:
+    # Nothing more comes from an exporter that is down.
+    length = course.usual + (course.fault if fault.state.exporter else 0)
     for name, rate in _rates(fault).items():
-        yield name, _cut(fault, course, _counter(fault, course, rate))
-    for name, (before, during) in _gauges(fault, course).items():
-        yield name, _cut(fault, course, f"{before} {during}")
+        yield name, _counter(fault, course, rate)[:length]
+    for name, (before, during) in _gauges(fault).items():
+        yield name, ([before] * course.usual + [during] * course.fault)[:length]
+    for name, values in _read_at(fault, course, start).items():
+        yield name, values[:length]
     if target:
+        answers = float(fault.state.exporter)
         own = f'job="tailscope",instance="{fault.name}"'
-        answers = "1" if fault.state.exporter else "0"
-        yield f"up{{{own}}}", f"1x{course.usual - 1} {answers}x{course.fault - 1}"
-    if fault.state.timeout:
+        yield f"up{{{own}}}", [1.0] * course.usual + [answers] * course.fault
+    if fault.state.timeout is not None:
         name = 'layer:tailscope_timeout:seconds{layer="client",team="batch"}'
-        yield name, f"_x{course.usual} {fault.state.timeout}x{course.fault - 1}"
+        yield name, [None] * course.usual + [fault.state.timeout] * course.fault
 
 
-def _cut(fault: Fault, course: Course, values: str) -> str:
-    """What Prometheus gets: nothing more from an exporter that is down."""
-    if fault.state.exporter:
-        return values
-    usual = [part for part in values.split(" ") if part != "stale"][: course.usual // SEGMENT]
-    return " ".join(usual if "+" in values else values.split(" ")[:1]) + " stale"
-
-
-def _counter(fault: Fault, course: Course, rate: Callable[[State, float], float]) -> str:
+def _counter(
+    fault: Fault, course: Course, rate: Callable[[State, float], float]
+) -> list[float | None]:
     """Segments of a steady rate, each a little unlike the last, in all counters alike."""
     dice = random.Random(fault.name)
-    total, found = 0.0, []
+    total, found = 0.0, list[float | None]()
     for start in range(0, course.usual + course.fault, SEGMENT):
         passed = (start - course.usual) / course.fault
         state = fault.state if passed >= 0 else fault.usual
         step = rate(state, max(passed, 0.0)) * course.minutes
         step = round(step * dice.uniform(0.98, 1.02), 4)
-        found.append(f"{total:g}+{step:g}x{SEGMENT - 1}")
+        found += [round(total + step * number, 4) for number in range(SEGMENT)]
         total = round(total + step * SEGMENT, 4)
-    return " ".join(found)
+    return found
 
 
 def _at(value: Value, passed: float) -> float:
@@ -338,10 +354,10 @@ def _gpu(add: _Add, labels: str) -> None:
 _EVENTS = {"restart_node": 79, "restart_app": 31, "check_log": 154, "ignore": 63}
 
 
-def _gauges(fault: Fault, course: Course) -> Mapping[str, tuple[str, str]]:
-    """What is set and not counted, by series: its values before and during the fault."""
+def _gauges(fault: Fault) -> Mapping[str, tuple[float, float | None]]:
+    """What is set and not counted, by series: its value before and during the fault."""
     own = f'job="tailscope",instance="{fault.name}"'
-    found: dict[str, tuple[float | str, float | str]] = {
+    found: dict[str, tuple[float, float | None]] = {
         f'tailscope_build_info{{{own},version="1",python="3"}}': (1, 1),
         f'tailscope_source_up{{{own},source="engine:gpu:8000"}}': (1, fault.state.source),
         f'tailscope_source_up{{{own},source="otlp:grpc"}}': (1, 1),
@@ -351,34 +367,25 @@ def _gauges(fault: Fault, course: Course) -> Mapping[str, tuple[str, str]]:
         ids = f'{short},gi="",profile=""'
         first = gpu == "0"
         found[f"tailscope_gpu_up{{{short}}}"] = (1, fault.state.gpu if first else 1)
-        clock = tuple(1.98e9 * _at(state.clock, 0) for state in (fault.usual, fault.state))
-        found[f'tailscope_gpu_clock_hertz{{{ids},domain="sm"}}'] = (clock[0], clock[1])
+        before, during = (1.98e9 * _at(state.clock, 0) for state in (fault.usual, fault.state))
+        found[f'tailscope_gpu_clock_hertz{{{ids},domain="sm"}}'] = (before, during)
         found[f'tailscope_gpu_clock_max_hertz{{{ids},domain="sm"}}'] = (1.98e9, 1.98e9)
         for action, code in _EVENTS.items():
             events = int(first and fault.state.xid == action)
             name = f'tailscope_gpu_xid_errors_total{{{ids},xid="{code}",action="{action}"}}'
             found[name] = (0, events)
-    steady = {
-        name: (f"{before}x{course.usual - 1}", _steady(during, course))
-        for name, (before, during) in found.items()
-    }
-    return {**steady, **_read_at(fault, course, own)}
+    return found
 
 
-def _steady(value: float | str, course: Course) -> str:
-    return "stale" if value == "stale" else f"{value}x{course.fault - 1}"
-
-
-def _read_at(fault: Fault, course: Course, own: str) -> Mapping[str, tuple[str, str]]:
+def _read_at(fault: Fault, course: Course, start: int) -> Mapping[str, Values]:
     """When the sources were last read: now, but for one that stands still or only receives."""
-    step = 60 * course.minutes
-    began = course.usual * step
-    during = 0 if fault.state.stale_source else step
+    own = f'job="tailscope",instance="{fault.name}"'
+    length, step = course.usual + course.fault, 60 * course.minutes
+    last = course.usual if fault.state.stale_source else length
     name = "tailscope_source_last_success_timestamp_seconds"
     return {
-        f'{name}{{{own},source="engine:gpu:8000"}}': (
-            f"0+{step}x{course.usual - 1}",
-            f"{began}+{during}x{course.fault - 1}",
-        ),
-        f'{name}{{{own},source="otlp:grpc"}}': (f"0x{course.usual - 1}", f"0x{course.fault - 1}"),
+        f'{name}{{{own},source="engine:gpu:8000"}}': [
+            float(start + min(number, last) * step) for number in range(length)
+        ],
+        f'{name}{{{own},source="otlp:grpc"}}': [0.0] * length,
     }

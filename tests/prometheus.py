@@ -56,12 +56,15 @@ class Prometheus:
 
 
 @contextmanager
-def running(directory: Path, scrape: Mapping[str, str] | None = None) -> Iterator[Prometheus]:
+def running(
+    directory: Path, scrape: Mapping[str, str] | None = None, lookback: str = "5m"
+) -> Iterator[Prometheus]:
     """Run a Prometheus on the time series of a directory until the block ends.
 
     Args:
         directory: Its storage; may hold blocks already.
         scrape: Targets to scrape every second, ``host:port`` by the name of the job.
+        lookback: For how long a series that ended is still there, where no scrape marked its end.
     """
     config = {
         "global": {"scrape_interval": "1s"},
@@ -81,6 +84,7 @@ def running(directory: Path, scrape: Mapping[str, str] | None = None) -> Iterato
                 f"--config.file={settings}",
                 f"--storage.tsdb.path={directory}",
                 "--storage.tsdb.retention.time=100y",
+                f"--query.lookback-delta={lookback}",
                 "--enable-feature=exemplar-storage",
                 "--web.listen-address=127.0.0.1:0",
             ],
@@ -112,6 +116,8 @@ def backfill(openmetrics: Path, directory: Path) -> None:
             "tsdb",
             "create-blocks-from",
             "openmetrics",
+            # Else a block for every 2 hours, and the file is read for each.
+            "--max-block-duration=1000h",
             str(openmetrics),
             str(directory),
         ],

@@ -156,6 +156,19 @@ def test_its_panel_is_on_its_board(alert: Alert) -> None:
     assert panel["targets"]
 
 
+OF_RECORDS = re.compile(r"\btailscope_(request|tenant)")
+"""Metrics that need request records, and what is recorded of them."""
+SETTINGS = {"TailscopeTimeoutLayers": "compares settings; the panel shows what they cut off"}
+
+
+@EACH
+def test_an_alert_without_records_leads_to_a_panel_without_them(alert: Alert) -> None:
+    found = boards.panels(_board(alert.panel.board))
+    panel = next(each for each in found if each["id"] == alert.panel.panel)
+    if alert.name not in SETTINGS and not OF_RECORDS.search(alert.expr):
+        assert not all(OF_RECORDS.search(target["expr"]) for target in panel["targets"])
+
+
 def test_the_readme_lists_every_alert() -> None:
     text = (ROOT / "alerts" / "README.md").read_text(encoding="utf-8")
     for alert in ALERTS:

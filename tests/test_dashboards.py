@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import yaml
 from grafanalib import core
 
-from tailscope.app.controls import BETWEEN
 from tailscope.app.timespan import instant
 from tailscope.catalogue import METRICS
 from tailscope.catalogue.promql import ALERTS
@@ -382,8 +382,23 @@ def test_the_rules_find_the_usual_mistakes(expr: str, fault: str) -> None:
 
 def test_a_point_leads_to_the_triage_app_at_the_time_of_the_board() -> None:
     asked_for = parse_qs(urlsplit(APP["url"]).query)
-    assert asked_for["window"] == [BETWEEN]
+    assert asked_for["window"] == ["between"]
+    assert "`between` with `from` and `to`" in (ROOT / "docs" / "app.md").read_text()
     assert asked_for["from"] == ["${__from:date:iso}"]
     assert asked_for["to"] == ["${__to:date:iso}"]
     # What Grafana writes there.
     assert instant("2026-11-30T02:10:00.500Z") == 1_796_004_600_500_000_000
+
+
+def test_an_exemplar_leads_to_its_request_in_the_triage_app() -> None:
+    """The link belongs to the data source; the environment of Grafana's start eats a single $."""
+    path = ROOT / "dashboards" / "provisioning" / "datasources" / "tailscope.yaml"
+    (source,) = yaml.safe_load(path.read_text(encoding="utf-8"))["datasources"]
+    (link,) = source["jsonData"]["exemplarTraceIdDestinations"]
+    assert link["name"] == "trace_id"
+    filled = link["url"].replace("${TRIAGE_URL}", "http://127.0.0.1:8501").replace("$$", "$")
+    page, asked_for = urlsplit(filled).path, parse_qs(urlsplit(filled).query)
+    assert (ROOT / "app/tailscope/app/views" / f"{page.strip('/')}.py").is_file()
+    assert "| `request` |" in (ROOT / "docs" / "app.md").read_text(encoding="utf-8")
+    assert asked_for["request"] == ["${__value.raw}"]
+    assert f"{urlsplit(filled).query}&".endswith(f"{urlsplit(APP['url']).query}&")

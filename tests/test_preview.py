@@ -15,7 +15,7 @@ from tailscope.dashboards.boards import boards
 from tailscope.dashboards.preview import chart, units
 from tailscope.dashboards.preview.chart import Frame, Line, Look
 from tailscope.dashboards.preview.page import WIDTH, page
-from tailscope.dashboards.preview.panel import Span
+from tailscope.dashboards.preview.panel import Span, _legend_lines
 from tailscope.dashboards.preview.picture import browser
 from tailscope.dashboards.preview.prometheus import Curve
 from tailscope.dashboards.preview.prometheus import Prometheus as Source
@@ -105,6 +105,10 @@ def test_axes_have_round_numbers_that_reach_around_the_values() -> None:
     for low, high in ((0.0, 1.0), (0.0, 0.37), (-0.5, 0.2), (3.0, 3.0), (0.0, 7e9)):
         marks = ticks(low, high)
         assert marks[0] <= low and marks[-1] >= high and 2 <= len(marks) <= 12, (low, high, marks)
+    assert ticks(0, 100, unit="s") == [0, 30, 60, 90, 120]
+    assert ticks(0, 400, unit="s") == [0, 120, 240, 360, 480]
+    assert ticks(0, 2e6, unit="s")[-1] == 24 * 86400
+    assert ticks(0, 12, unit="s") == [0, 5, 10, 15]
     assert moments(0, 600, 2) == [(0, "00:00"), (300, "00:05"), (600, "00:10")]
 
 
@@ -113,6 +117,11 @@ FRAME = Frame(width=400, height=200, start=0, end=100, step=10)
 
 def _curve(*points: tuple[float, float], **labels: str) -> Curve:
     return Curve(labels, points)
+
+
+def test_long_names_get_more_lines_of_the_legend() -> None:
+    lines = [Line(f"held back by 10.0.0.{n}:8000", _curve((0, 1)), "#000", "short") for n in "12"]
+    assert [_legend_lines(lines, width) for width in (460, 300, 30)] == [1, 2, 3]
 
 
 def test_stacked_curves_stand_on_one_another() -> None:

@@ -1,4 +1,5 @@
-"""The boards against Grafana's own types of four versions, and through its own SDK."""
+"""The boards against Grafana's own types of four versions, and through its own SDK; manifests
+against those of Kubernetes and of the Prometheus operator."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
@@ -19,6 +21,8 @@ from tests.tools import ROOT
 TYPES = ROOT / ".tools" / "schema" / "node_modules"
 VERSIONS = ("grafana-10", "grafana-11", "grafana-12", "grafana-13")
 SHAPES = {"stat": "Stat", "timeseries": "TimeSeries", "heatmap": "Heatmap", "table": "Table"}
+
+OPERATOR = "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1"
 
 JSON = """
 // A string enum takes no literal of JSON: take its values in its place.
@@ -126,6 +130,38 @@ def test_a_wrong_key_and_a_wrong_value_are_found(tmp_path: Path) -> None:
     said = _check(tmp_path, VERSIONS[-1])
     assert "'\"tiny\"' is not assignable" in said
     assert "lineWith" in said
+
+
+MANIFESTS = {
+    "deploy/kubernetes/vllm.yaml": "kubernetes-models/apps/v1",
+    "deploy/kubernetes/service.yaml": "kubernetes-models/v1",
+    "deploy/kubernetes/podmonitor.yaml": OPERATOR,
+    "alerts/operator/tailscope.yaml": OPERATOR,
+}
+"""Where the type of each is, by its file."""
+
+
+def _manifest(name: str) -> tuple[str, Any]:
+    """A program that is right if a manifest is what its kind says, and the manifest."""
+    found = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    kind = found["kind"]
+    return (
+        f'import type {{ I{kind} }} from "{TYPES / MANIFESTS[name] / kind}";\n'
+        f"export const it: I{kind} = "
+    ), found
+
+
+@pytest.mark.schema
+@ready
+def test_the_manifests_have_the_types_of_kubernetes(tmp_path: Path) -> None:
+    for number, name in enumerate(MANIFESTS):
+        typed, found = _manifest(name)
+        (tmp_path / f"m{number}.ts").write_text(typed + json.dumps(found), encoding="utf-8")
+    assert _check(tmp_path, VERSIONS[-1]) == ""
+    typed, found = _manifest("deploy/kubernetes/vllm.yaml")
+    found["spec"]["template"]["spec"]["containers"][1]["portz"] = []
+    (tmp_path / "wrong.ts").write_text(typed + json.dumps(found), encoding="utf-8")
+    assert "'\"portz\"' does not exist" in _check(tmp_path, VERSIONS[-1])
 
 
 # What the SDK does not know of what the boards say, and why it is right to say it.

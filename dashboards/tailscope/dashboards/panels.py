@@ -32,11 +32,14 @@ from tailscope.dashboards.style import (
 _NO_RIGHT: Final[Mapping[str, Unit]] = MappingProxyType({})
 _NO_LINKS: Final[Mapping[str, Sequence[Link]]] = MappingProxyType({})
 
-NO_RECORDS: Final = "No request records here. Does the server send its traces to the exporter?"
+NO_RECORDS: Final = (
+    "No such records here. Do those of the server or the gateway reach the exporter?"
+)
 NO_GPU: Final = "No such reading here. Does the exporter see a GPU, and does the GPU have it?"
 NO_ENGINE: Final = (
     "No such reading here. Does the engine have it, and does Prometheus scrape the exporter?"
 )
+NO_PAST: Final = "Nothing to compare. Does Prometheus have the earlier time, and any data now?"
 NO_DATA: Final = "No data here. Does Prometheus scrape the exporter?"
 
 
@@ -311,6 +314,8 @@ def _when_empty(series: Sequence[Series]) -> str:
     def asks(metrics: Sequence[Metric]) -> bool:
         return any(entry.name in one.expr for entry in metrics for one in series)
 
+    if all(" offset $" in one.expr for one in series):
+        return NO_PAST
     if asks(requests.METRICS):
         return NO_RECORDS
     if asks(gpu.METRICS):

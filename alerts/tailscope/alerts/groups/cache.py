@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from tailscope.alerts.model import Alert, Group, PanelLink, Recording, Severity
 from tailscope.alerts.queries import ENGINE, LONG, SHORT, STEADY, recorded
-from tailscope.alerts.thresholds import Limits
+from tailscope.alerts.thresholds import Limits, Threshold
 from tailscope.catalogue.promql import compare, every, ratio, times
 
 _USAGE: Final = "engine_kv_cache_usage_ratio"
 _LOOKED_UP: Final = "engine_prefix_cache_query_tokens_total"
 _PREEMPTED: Final = ratio(
     SHORT.rate("engine_preemptions_total"), SHORT.rate("engine_requests_finished_total")
+)
+_TWICE: Final = (
+    "{{ .Value | humanizePercentage }} as many preemptions as requests ended on "
+    "{{ .Labels.server }} ({{ .Labels.model }}) over 5 minutes"
 )
 
 HITS: Final = Recording(
@@ -46,46 +50,45 @@ def _pressure(limits: Limits) -> Alert:
     )
 
 
-def _preempting(limits: Limits) -> Alert:
+def _preempted(limits: Limits, over: Threshold, **alert: Any) -> Alert:
+    """Preemptions for each request above a limit, while the cache is full."""
     return Alert(
-        name="TailscopeCachePreempting",
-        severity=Severity.WARNING,
         cause="kv_cache",
         expr=every(
-            compare(_PREEMPTED, ">", limits.preemptions.value),
+            compare(_PREEMPTED, ">", over.value),
             compare(SHORT.time_mean(_USAGE), ">", limits.cache_usage.value),
             on=ENGINE,
         ),
-        lasts="5m",
         lingers="5m",
         labels=ENGINE,
+        **alert,
+    )
+
+
+def _preempting(limits: Limits) -> Alert:
+    return _preempted(
+        limits,
+        limits.preemptions,
+        name="TailscopeCachePreempting",
+        severity=Severity.WARNING,
+        lasts="5m",
         summary="{{ .Labels.server }} computes requests twice: its key-value cache is full",
-        description="{{ .Value | humanizePercentage }} as many preemptions as requests ended on "
-        "{{ .Labels.server }} ({{ .Labels.model }}) over 5 minutes "
-        f"(limit {limits.preemptions.percent}), with more than "
+        description=f"{_TWICE} (limit {limits.preemptions.percent}), with more than "
         f"{limits.cache_usage.percent} of the cache in use. A preempted request starts over.",
         panel=PanelLink("tailscope-triage", 505),
     )
 
 
 def _storm(limits: Limits) -> Alert:
-    return Alert(
+    return _preempted(
+        limits,
+        limits.preemption_storm,
         name="TailscopePreemptionStorm",
         severity=Severity.CRITICAL,
-        cause="kv_cache",
-        expr=every(
-            compare(_PREEMPTED, ">", limits.preemption_storm.value),
-            compare(SHORT.time_mean(_USAGE), ">", limits.cache_usage.value),
-            on=ENGINE,
-        ),
         lasts="3m",
-        lingers="5m",
-        labels=ENGINE,
         summary="{{ .Labels.server }} spends its time on requests that it computed before",
-        description="{{ .Value | humanizePercentage }} as many preemptions as requests ended on "
-        "{{ .Labels.server }} ({{ .Labels.model }}) over 5 minutes "
-        f"(limit {limits.preemption_storm.percent}). Each throws computed tokens away, and the "
-        "load that it makes preempts the next.",
+        description=f"{_TWICE} (limit {limits.preemption_storm.percent}). Each throws computed "
+        "tokens away, and the load that it makes preempts the next.",
         panel=PanelLink("tailscope-decode", 402),
     )
 

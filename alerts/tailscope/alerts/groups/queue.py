@@ -35,7 +35,7 @@ def _saturated(limits: Limits) -> Alert:
         '{{ printf "%.1f" .Value }} s in the queue on average over 5 minutes '
         f"(limit {limits.queue_wait.seconds}), and the queue is longer than "
         f"{limits.queue_depth.percent} of the batch.",
-        panel=PanelLink("tailscope-triage", 301),
+        panel=PanelLink("tailscope-queue", 205),
     )
 
 
@@ -63,7 +63,7 @@ def _dominates(limits: Limits) -> Alert:
         description="{{ .Value | humanizePercentage }} of the time to first token of "
         "{{ .Labels.model }} on {{ .Labels.server }} was spent in the queue over 10 minutes "
         f"(limit {limits.queue_share.percent}). A faster prefill would not help.",
-        panel=PanelLink("tailscope-triage", 201),
+        panel=PanelLink("tailscope-queue", 204),
     )
 
 

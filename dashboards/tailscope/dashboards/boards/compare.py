@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from tailscope.catalogue.promql import Query, difference, ratio
@@ -18,6 +18,7 @@ _TPOT: Final = "request_time_per_output_token_seconds"
 _Q: Final = 0.95
 """p99 of a short window is a handful of requests; p95 holds still enough to compare."""
 
+_Pair = tuple[Series, Series]
 _HOW: Final = "After is this time range, before the same length of time until its left edge."
 
 
@@ -25,18 +26,18 @@ def _both(
     id: int,
     title: str,
     description: str,
-    by: Sequence[str],
+    by: str,
     unit: Unit,
-    write: Mapping[str, str],
+    write: Callable[[Query], str],
     width: int = 12,
 ) -> Panel:
     """A table of a value before and after, and their ratio."""
-    before, after = write["before"], write["after"]
+    before, after = write(RANGE_BEFORE), write(RANGE)
     return table(
         id,
         title,
         f"{_HOW} {description}",
-        by,
+        (by,),
         (Series("After / before", ratio(after, before)), Unit.FACTOR),
         (Series("Before", before), unit),
         (Series("After", after), unit),
@@ -45,22 +46,10 @@ def _both(
     )
 
 
-def _quantiles(metric: str, by: Sequence[str]) -> dict[str, str]:
-    return {
-        "before": RANGE_BEFORE.quantile(_Q, metric, by),
-        "after": RANGE.quantile(_Q, metric, by),
-    }
-
-
-def _rates(metric: str, by: Sequence[str], suffix: str = "") -> dict[str, str]:
-    return {
-        "before": RANGE_BEFORE.rate(metric, by, None, suffix),
-        "after": RANGE.rate(metric, by, None, suffix),
-    }
-
-
-def _means(metric: str, by: Sequence[str]) -> dict[str, str]:
-    return {"before": RANGE_BEFORE.mean(metric, by), "after": RANGE.mean(metric, by)}
+def _curves(earlier: Query, write: Callable[[Query], str], exemplars: bool = True) -> _Pair:
+    """The same question to the present and to an earlier time."""
+    after = Series("after", write(NOW), exemplars=exemplars)
+    return after, Series("before", write(earlier))
 
 
 PINNED: Final = Row(
@@ -72,35 +61,35 @@ PINNED: Final = Row(
             "Stages, p95",
             "The stage whose ratio stands out is where the change acts; one far above 1 alone "
             "says which board comes next. All tenants.",
-            ("stage",),
+            "stage",
             Unit.SECONDS,
-            _quantiles(_STAGE, ("stage",)),
+            lambda query: query.quantile(_Q, _STAGE, ("stage",)),
         ),
         _both(
             102,
             "Servers, p95 of the time to first token",
             "A change on one server shows in one line; in all lines it is the load or the route.",
-            ("server",),
+            "server",
             Unit.SECONDS,
-            _quantiles(_TTFT, ("server",)),
+            lambda query: query.quantile(_Q, _TTFT, ("server",)),
         ),
         _both(
             103,
             "Tenants, p95 of the total time",
             "Who gained and who paid. If only some tenants changed, compare their sizes of "
             "requests before you judge the change.",
-            ("tenant",),
+            "tenant",
             Unit.SECONDS,
-            _quantiles("request_seconds", ("tenant",)),
+            lambda query: query.quantile(_Q, "request_seconds", ("tenant",)),
         ),
         _both(
             104,
             "Time per output token by model, p95",
             "The pace alone, whatever the length of the outputs. Unchanged pace at a longer total "
             "time: the requests changed, not the engine. All tenants.",
-            ("model",),
+            "model",
             Unit.SECONDS,
-            _quantiles(_TPOT, ("model",)),
+            lambda query: query.quantile(_Q, _TPOT, ("model",)),
         ),
     ),
 )
@@ -114,27 +103,27 @@ FAIR: Final = Row(
             "Requests a second",
             "Compare latencies only at like load: above 1.2 or under 0.8 here, choose another "
             "time range.",
-            ("model",),
+            "model",
             Unit.REQUESTS_PER_SECOND,
-            _rates("requests_total", ("model",)),
+            lambda query: query.rate("requests_total", ("model",)),
             8,
         ),
         _both(
             202,
             "Input tokens a request (mean)",
             "Longer prompts make a slower prefill without any change of yours. Near 1 is fair.",
-            ("model",),
+            "model",
             Unit.TOKENS,
-            _means("request_input_tokens", ("model",)),
+            lambda query: query.mean("request_input_tokens", ("model",)),
             8,
         ),
         _both(
             203,
             "Output tokens a request (mean)",
             "Longer outputs make a longer total time without any change of yours. Near 1 is fair.",
-            ("model",),
+            "model",
             Unit.TOKENS,
-            _means("request_output_tokens", ("model",)),
+            lambda query: query.mean("request_output_tokens", ("model",)),
             8,
         ),
     ),
@@ -150,16 +139,14 @@ CURVES: Final = Row(
             "The curve of the time right before, laid over this one. They part at the left edge: "
             "the change did it. They part later: something else did.",
             Unit.SECONDS,
-            Series("after", NOW.quantile(_Q, _TTFT, ()), exemplars=True),
-            Series("before", JUST_BEFORE.quantile(_Q, _TTFT, ())),
+            *_curves(JUST_BEFORE, lambda query: query.quantile(_Q, _TTFT, ())),
         ),
         timeseries(
             302,
             "Total time, p95",
             "As on the left, for the whole request. Read it together with the output tokens above.",
             Unit.SECONDS,
-            Series("after", NOW.quantile(_Q, "request_seconds", ()), exemplars=True),
-            Series("before", JUST_BEFORE.quantile(_Q, "request_seconds", ())),
+            *_curves(JUST_BEFORE, lambda query: query.quantile(_Q, "request_seconds", ())),
         ),
         timeseries(
             303,
@@ -167,8 +154,7 @@ CURVES: Final = Row(
             "The load under both curves. If the loads differ, so do the queues, whatever you "
             "changed.",
             Unit.REQUESTS_PER_SECOND,
-            Series("after", NOW.rate("requests_total", ())),
-            Series("before", JUST_BEFORE.rate("requests_total", ())),
+            *_curves(JUST_BEFORE, lambda query: query.rate("requests_total", ()), exemplars=False),
         ),
     ),
 )
@@ -183,8 +169,7 @@ EARLIER_ROW: Final = Row(
             "Against the chosen time before: a day or a week has the same rhythm, so what is left "
             "is the change. Empty: Prometheus does not reach so far back.",
             Unit.SECONDS,
-            Series("after", NOW.quantile(_Q, _TTFT, ()), exemplars=True),
-            Series("before", EARLIER.quantile(_Q, _TTFT, ())),
+            *_curves(EARLIER, lambda query: query.quantile(_Q, _TTFT, ())),
         ),
         timeseries(
             402,
@@ -192,8 +177,7 @@ EARLIER_ROW: Final = Row(
             "The engine's pace against the chosen time before. A step without more load: look for "
             "a new version, a new driver or a throttled GPU. All tenants.",
             Unit.SECONDS,
-            Series("after", NOW.quantile(_Q, _TPOT, ()), exemplars=True),
-            Series("before", EARLIER.quantile(_Q, _TPOT, ())),
+            *_curves(EARLIER, lambda query: query.quantile(_Q, _TPOT, ())),
         ),
         timeseries(
             403,

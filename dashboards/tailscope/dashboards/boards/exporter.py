@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tailscope.catalogue.promql import age, compare, ratio, total
+from tailscope.catalogue.promql import compare, ratio, total
+from tailscope.dashboards import columns
 from tailscope.dashboards.board import Board, Row
 from tailscope.dashboards.panels import stat, table, timeseries
 from tailscope.dashboards.query import NOW, Series
@@ -60,19 +61,8 @@ STATE: Final = Row(
             "Sources",
             "Reason: ok, or why the source gives nothing. An old last good read is right for a "
             "source that only receives, and had nothing to receive.",
-            (*_SOURCE, "reason"),
-            (
-                Series(
-                    "Last good read",
-                    age(NOW.gauge("source_last_success_timestamp_seconds", _SOURCE)),
-                ),
-                Unit.SECONDS,
-            ),
-            (Series("Up", NOW.gauge("source_up", _SOURCE)), Unit.COUNT),
-            (
-                Series("", compare(NOW.gauge("source_state", (*_SOURCE, "reason")), "==", 1)),
-                Unit.COUNT,
-            ),
+            columns.SOURCE_LABELS,
+            *columns.SOURCES,
             width=16,
         ),
         table(

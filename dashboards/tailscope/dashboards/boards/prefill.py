@@ -19,6 +19,11 @@ _LOOKED_UP: Final = "engine_prefix_cache_query_tokens_total"
 _FOUND: Final = "engine_prefix_cache_hit_tokens_total"
 _TENANT_INPUT: Final = "tenant_input_tokens_total"
 
+
+def _spread(metric: str, by: tuple[str, ...]) -> str:
+    return ratio(NOW.quantile(0.99, metric, by), NOW.quantile(0.5, metric, by))
+
+
 TIME: Final = Row(
     100,
     "Prefill time",
@@ -67,15 +72,13 @@ INPUT: Final = Row(
         timeseries(
             202,
             "Spread of the input length",
-            "p99 over p50. Above 10, a request's wait depends on whom it meets rather than on its "
-            "own size: route by length.",
+            "p99 over p50, from the records and from the engine's own wider buckets. Above 10, a "
+            "request's wait depends on whom it meets rather than on its own size: route by length.",
             Unit.FACTOR,
+            Series("{{server}}", _spread("request_input_tokens", _SERVER)),
             Series(
-                "{{server}}",
-                ratio(
-                    NOW.quantile(0.99, "request_input_tokens", _SERVER),
-                    NOW.quantile(0.5, "request_input_tokens", _SERVER),
-                ),
+                "{{server}}, by the engine",
+                _spread("engine_request_input_tokens", (*_SERVER, "engine")),
             ),
         ),
         timeseries(

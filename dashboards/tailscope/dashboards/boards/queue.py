@@ -109,7 +109,8 @@ WAIT: Final = Row(
             204,
             "Queue share of the time to first token",
             "Share of all time to first token that is waiting. Above a half, a faster prefill "
-            "would not help: only less load or more capacity does.",
+            "would not help: only less load or more capacity does. The engine's own count leaves "
+            "out the time before its queue.",
             Unit.RATIO,
             Series(
                 "{{server}}",
@@ -118,6 +119,14 @@ WAIT: Final = Row(
                     NOW.rate(_TTFT, _SERVER, None, "_sum"),
                 ),
             ),
+            Series(
+                "{{server}}, by the engine",
+                ratio(
+                    NOW.rate("engine_queue_seconds", _SERVER, None, "_sum"),
+                    NOW.rate("engine_time_to_first_token_seconds", _SERVER, None, "_sum"),
+                ),
+            ),
+            top=1,
             width=12,
         ),
         timeseries(

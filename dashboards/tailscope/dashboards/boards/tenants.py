@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tailscope.catalogue.promql import difference, filled, ratio, share
+from tailscope.dashboards import columns
 from tailscope.dashboards.board import Board, Row
 from tailscope.dashboards.links import OF_CELL, OF_SERIES
 from tailscope.dashboards.panels import table, timeseries
@@ -14,7 +15,6 @@ from tailscope.dashboards.query import (
     EVERYONE,
     NOW,
     RANGE,
-    RANGE_EVERYONE,
     Series,
 )
 from tailscope.dashboards.style import FAILURES, Unit
@@ -158,14 +158,8 @@ TABLE: Final = Row(
             "One line a tenant, largest share first; click a name for its requests. Many "
             "slot-seconds a request: long work, to be given a queue of its own.",
             _TENANT,
-            (
-                Series(
-                    "Batch share",
-                    share(RANGE.rate(_SLOTS, _TENANT), RANGE_EVERYONE.rate(_SLOTS, ())),
-                ),
-                Unit.RATIO,
-            ),
-            (Series("Requests", RANGE.rate("requests_total", _TENANT)), Unit.REQUESTS_PER_SECOND),
+            columns.BATCH_SHARE,
+            columns.REQUESTS,
             (
                 Series(
                     "Batch time a request",
@@ -173,16 +167,10 @@ TABLE: Final = Row(
                 ),
                 Unit.SECONDS,
             ),
-            (
-                Series("Input tokens", RANGE.rate("tenant_input_tokens_total", _TENANT)),
-                Unit.TOKENS_PER_SECOND,
-            ),
-            (
-                Series("Output tokens", RANGE.rate("tenant_output_tokens_total", _TENANT)),
-                Unit.TOKENS_PER_SECOND,
-            ),
-            (Series("First token p99", RANGE.quantile(0.99, _TTFT, _TENANT)), Unit.SECONDS),
-            (Series("Total p99", RANGE.quantile(0.99, "request_seconds", _TENANT)), Unit.SECONDS),
+            columns.INPUT_TOKENS,
+            columns.OUTPUT_TOKENS,
+            columns.FIRST_TOKEN_P99,
+            columns.TOTAL_P99,
             links={"tenant": OF_CELL},
         ),
     ),

@@ -32,8 +32,9 @@ section.row { background: none; border: 0 } section.row h2 { font-size: 14px; pa
 svg text { font-size: 11px } svg { display: block }
 .value { font-size: 28px; text-align: center; height: 40px }
 .none, .wrong { color: #5b6472; text-align: center; padding: 40px 16px } .wrong { color: #D55E00 }
-.legend { height: 18px; padding: 0 8px; white-space: nowrap; overflow: hidden; font-size: 11px }
-.legend span { margin-right: 12px } .legend i { display: inline-block; width: 10px; height: 3px;
+.legend { padding: 0 8px; overflow: hidden; font-size: 11px; line-height: 17px }
+.legend span { margin-right: 12px; display: inline-block; white-space: nowrap }
+.legend i { display: inline-block; width: 10px; height: 3px;
   margin: 0 4px 3px 0 } .legend b { font-weight: 600 }
 table { border-collapse: collapse; width: 100%; font-size: 12px }
 th, td { text-align: left; padding: 3px 8px; border-bottom: 1px solid #eceef1;

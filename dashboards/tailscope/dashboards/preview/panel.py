@@ -86,8 +86,9 @@ def _timeseries(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], fr
         [(step["value"], step["color"]) for step in steps],
     )
     found = list(_lines(panel, answers))
-    smaller = Frame(frame.width, frame.height - _LEGEND, frame.start, frame.end, frame.step)
-    return chart.lines(found, look, smaller) + _legend(found)
+    taken = _LEGEND * _legend_lines(found, frame.width)
+    smaller = Frame(frame.width, frame.height - taken, frame.start, frame.end, frame.step)
+    return chart.lines(found, look, smaller) + _legend(found, taken)
 
 
 def _lines(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]]) -> Iterator[Line]:
@@ -122,14 +123,22 @@ def _overrides(panel: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]
             yield from ((each["id"], each["value"]) for each in override["properties"])
 
 
-def _legend(found: Sequence[Line]) -> str:
+def _legend_lines(found: Sequence[Line], width: int) -> int:
+    """One line, or up to three where the names need them; about six pixels a letter."""
+    shown = found[:_LEGENDS]
+    letters = sum(len(each.name) + len(text(each.curve.last, each.unit)) + 6 for each in shown)
+    return min(1 + 6 * letters // width, 3)
+
+
+def _legend(found: Sequence[Line], height: int) -> str:
     names = "".join(
         f'<span><i style="background:{each.colour}"></i>{escape(each.name)} '
         f"<b>{escape(text(each.curve.last, each.unit))}</b></span>"
         for each in found[:_LEGENDS]
     )
     rest = len(found) - _LEGENDS
-    return f'<div class="legend">{names}{f"<span>and {rest} more</span>" if rest > 0 else ""}</div>'
+    more = f"<span>and {rest} more</span>" if rest > 0 else ""
+    return f'<div class="legend" style="height:{height}px">{names}{more}</div>'
 
 
 def _heatmap(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], frame: Frame) -> str:

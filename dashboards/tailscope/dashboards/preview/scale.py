@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from tailscope.dashboards.style import Unit
+
 _TIME_STEPS: Final = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 _BINARY: Final = ("bytes", "Bps")
+_LONG: Final = (20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
+"""Steps between durations of minutes and more: 1.5 min and 2 min, not 1.67 min and 3.33 min."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +33,19 @@ class Axis:
 def ticks(low: float, high: float, count: int = 4, unit: str = "") -> list[float]:
     """Return round numbers from at or below ``low`` to at or above ``high``."""
     rough = (high - low or abs(high) or 1) / count
+    if unit == Unit.SECONDS and rough > _LONG[0] / 2:
+        step = float(
+            next((size for size in _LONG if size >= rough), math.ceil(rough / 86400) * 86400)
+        )
+        return _marks(low, high, step)
     base = 2.0 if unit in _BINARY else 10.0
     power = base ** math.floor(math.log(rough, base))
     factors = (1.0, 2.0) if base == 2 else (1.0, 2.0, 2.5, 5.0, 10.0)
     step = next((power * factor for factor in factors if power * factor >= rough), power * base)
+    return _marks(low, high, step)
+
+
+def _marks(low: float, high: float, step: float) -> list[float]:
     first, last = math.floor(low / step), math.ceil(high / step - 1e-9)
     return [number * step for number in range(first, max(last, first + 1) + 1)]
 

@@ -13,6 +13,7 @@ from tailscope.dashboards.boards.triage import (
     tenants,
     trust,
 )
+from tailscope.dashboards.variables import FIRST_TOKEN_SLO
 
 BOARD = Board(
     uid="tailscope-triage",
@@ -29,4 +30,5 @@ BOARD = Board(
         engine.ROW,
         trust.ROW,
     ),
+    variables=(FIRST_TOKEN_SLO,),
 )

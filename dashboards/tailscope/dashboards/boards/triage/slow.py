@@ -1,8 +1,8 @@
-"""Is it slow? Five numbers."""
+"""Is it slow? Six numbers."""
 
 from __future__ import annotations
 
-from tailscope.catalogue.promql import compare, filled, ratio, total
+from tailscope.catalogue.promql import compare, difference, filled, ratio, total
 from tailscope.dashboards.board import Row
 from tailscope.dashboards.panels import stat
 from tailscope.dashboards.query import NOW, Series
@@ -22,7 +22,6 @@ ROW = Row(
             "If it is high, find the stage in the next row.",
             Unit.SECONDS,
             Series("p99", NOW.quantile(0.99, "request_time_to_first_token_seconds", ())),
-            width=5,
         ),
         stat(
             102,
@@ -31,7 +30,20 @@ ROW = Row(
             "the length of the output: compare it with the time to first token before you act.",
             Unit.SECONDS,
             Series("p99", NOW.quantile(0.99, "request_seconds", ())),
-            width=5,
+        ),
+        stat(
+            106,
+            "First token after ${first:text}",
+            "Share of the requests whose first token came later than the chosen time: exact, at a "
+            "bound of the buckets. Above 1 % the budget of a promise of 99 % is being used up.",
+            Unit.RATIO,
+            Series(
+                "late",
+                difference(
+                    "1", NOW.share_within("$first", "request_time_to_first_token_seconds", ())
+                ),
+            ),
+            limits=FAILURES,
         ),
         stat(
             103,
@@ -40,7 +52,6 @@ ROW = Row(
             "If it falls while the queue grows, the engine got slower: do not blame the load.",
             Unit.REQUESTS_PER_SECOND,
             Series("requests", _REQUESTS),
-            width=5,
         ),
         stat(
             104,
@@ -50,7 +61,6 @@ ROW = Row(
             Unit.RATIO,
             Series("not ok", ratio(filled(_FAILED, _REQUESTS), _REQUESTS)),
             limits=FAILURES,
-            width=5,
         ),
         stat(
             105,
@@ -60,7 +70,6 @@ ROW = Row(
             Unit.COUNT,
             Series("down", total(compare(NOW.vector("source_up"), "== bool", 0))),
             limits=ANY,
-            width=4,
         ),
     ),
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tailscope.catalogue.promql import share
+from tailscope.dashboards import columns
 from tailscope.dashboards.board import Row
 from tailscope.dashboards.panels import table, timeseries
-from tailscope.dashboards.query import EVERYONE, NOW, RANGE, RANGE_EVERYONE, Series
+from tailscope.dashboards.query import EVERYONE, NOW, RANGE, Series
 from tailscope.dashboards.style import Unit
 
 _TENANT = ("tenant",)
@@ -63,25 +64,13 @@ ROW = Row(
             "The same for the whole time range of the board. A tenant with many slot-seconds for "
             "each request sends long prompts or long outputs: offer it a queue of its own.",
             _TENANT,
-            (
-                Series(
-                    "Batch share",
-                    share(RANGE.rate(_SLOTS, _TENANT), RANGE_EVERYONE.rate(_SLOTS, ())),
-                ),
-                Unit.RATIO,
-            ),
-            (Series("Requests", RANGE.rate("requests_total", _TENANT)), Unit.REQUESTS_PER_SECOND),
-            (
-                Series("Input tokens", RANGE.rate("tenant_input_tokens_total", _TENANT)),
-                Unit.TOKENS_PER_SECOND,
-            ),
-            (
-                Series("Output tokens", RANGE.rate("tenant_output_tokens_total", _TENANT)),
-                Unit.TOKENS_PER_SECOND,
-            ),
+            columns.BATCH_SHARE,
+            columns.REQUESTS,
+            columns.INPUT_TOKENS,
+            columns.OUTPUT_TOKENS,
             (Series("First token p50", RANGE.quantile(0.5, _TTFT, _TENANT)), Unit.SECONDS),
-            (Series("First token p99", RANGE.quantile(0.99, _TTFT, _TENANT)), Unit.SECONDS),
-            (Series("Total p99", RANGE.quantile(0.99, "request_seconds", _TENANT)), Unit.SECONDS),
+            columns.FIRST_TOKEN_P99,
+            columns.TOTAL_P99,
         ),
     ),
 )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from tailscope.catalogue.promql import age, compare
 from tailscope.catalogue.requests import SECONDS_BUCKETS
+from tailscope.dashboards import columns
 from tailscope.dashboards.board import Row
 from tailscope.dashboards.panels import table, timeseries
 from tailscope.dashboards.query import NOW, Series
 from tailscope.dashboards.style import Unit
 
 _LAST = SECONDS_BUCKETS[-1]
-
-_SOURCE = ("instance", "source")
 
 ROW = Row(
     800,
@@ -23,20 +21,8 @@ ROW = Row(
             "Reason: ok, or why the source gives nothing. Up: 1, or 0 after three intervals "
             "without data. An old last good read is right for a source that only receives, and "
             "had nothing to receive.",
-            ("instance", "source", "reason"),
-            (
-                Series(
-                    "Last good read",
-                    age(NOW.gauge("source_last_success_timestamp_seconds", _SOURCE)),
-                ),
-                Unit.SECONDS,
-            ),
-            (Series("Up", NOW.gauge("source_up", _SOURCE)), Unit.COUNT),
-            # Only its label is of interest.
-            (
-                Series("", compare(NOW.gauge("source_state", (*_SOURCE, "reason")), "==", 1)),
-                Unit.COUNT,
-            ),
+            columns.SOURCE_LABELS,
+            *columns.SOURCES,
             width=12,
         ),
         timeseries(
