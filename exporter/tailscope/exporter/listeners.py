@@ -74,6 +74,7 @@ class HttpListeners:
                         access_log=False,
                         server_header=False,
                         http="h11",
+                        proxy_headers=False,
                         ws="none",
                         loop="asyncio",
                         limit_concurrency=256,
