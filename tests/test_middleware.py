@@ -97,6 +97,8 @@ class Engine:
             finally:
                 self.aborted.set()
         if way == "broken":
+            for _ in range(50):
+                yield event(TOKEN)
             yield event({"error": {"message": SECRET, "code": 400}})
         yield b"data: [DONE]\n\n"
 

@@ -1,4 +1,4 @@
-"""What the store costs: records by source, bytes on the disk, opening a million, a day of load."""
+"""What the store costs: records by source, bytes on the disk, opening a million."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-
-import psutil
 
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.health import Health
@@ -33,8 +31,6 @@ _MESSAGES = 60
 _RECORDS = 1_000_000
 _AT_A_TIME = 5_000
 _START_NS = 1_796_000_000_000_000_000
-_DAY = 86_400 * 200
-_FED = 2_000_000
 _COLUMNS = (
     *("arrived_ns", "ended_ns", "tenant", "model", "outcome", "input_tokens", "output_tokens"),
     *("queue_seconds", "prefill_seconds", "decode_seconds", "ttft_seconds", "total_seconds"),
@@ -48,7 +44,6 @@ def run() -> Iterator[str]:
         for title, rate in _sources(folder):
             yield f"{title:<26} {rate:10,.0f} records/s on one core, kept and counted"
         yield from _open(folder / "million")
-        yield from _day(folder / "day")
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, float]]:
@@ -147,20 +142,3 @@ def _seconds(work: Callable[[], object]) -> float:
     started = time.monotonic()
     work()
     return time.monotonic() - started
-
-
-def _day(folder: Path) -> Iterator[str]:
-    """Feed a part of a day fast: memory must not depend on how much has passed."""
-    process, store, metrics = psutil.Process(), Store(folder, max_bytes=1 << 30), RequestMetrics()
-    intake = Intake(store, Matcher(metrics.observe, expect_gateway=False), lambda: ("a:1", "m"))
-    rng, sizes = random.Random(2), []
-    for first in range(0, _FED, _AT_A_TIME):
-        rows = [_record(number, rng) for number in range(first, first + _AT_A_TIME)]
-        intake.accept("otlp:http", rows)
-        sizes.append(process.memory_info().rss / (1 << 20))
-    store.close()
-    early, late = (max(part) for part in (sizes[: len(sizes) // 4], sizes[-len(sizes) // 4 :]))
-    yield (
-        f"memory while {_FED:,} pass {late - early:8.0f} MiB more at the end than in the first "
-        f"quarter (a day of 200 requests/s has {_DAY:,})"
-    )

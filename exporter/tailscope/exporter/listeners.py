@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -38,6 +39,23 @@ def bind(flag: str, address: Address) -> socket.socket:
     return listener
 
 
+class _Server(uvicorn.Server):
+    """Uvicorn's server, but for its clock: that wakes ten times a second for nothing.
+
+    Ten times 0.1 ms and two listeners are a fifth of all that the exporter costs.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ended = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Wait for the end; once a second, renew the date that answers have."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.ended.wait(), 1.0)
+
+
 class HttpListeners:
     """Serves applications, each on its socket, in one thread.
 
@@ -48,7 +66,7 @@ class HttpListeners:
     def __init__(self, apps: Sequence[tuple[App, socket.socket]]) -> None:
         self._servers = [
             (
-                uvicorn.Server(
+                _Server(
                     uvicorn.Config(
                         app,
                         lifespan="off",
@@ -56,6 +74,7 @@ class HttpListeners:
                         access_log=False,
                         server_header=False,
                         http="h11",
+                        proxy_headers=False,
                         ws="none",
                         loop="asyncio",
                         limit_concurrency=256,
@@ -67,6 +86,7 @@ class HttpListeners:
             )
             for app, sock in apps
         ]
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
@@ -77,6 +97,9 @@ class HttpListeners:
         """Take no new connections and end those that are idle."""
         for server, _ in self._servers:
             server.should_exit = True
+            if self._loop is not None:
+                with suppress(RuntimeError):  # the loop is closed: it has ended by itself
+                    self._loop.call_soon_threadsafe(server.ended.set)
 
     def join(self, seconds: float) -> None:
         """Wait for the thread to end."""
@@ -91,4 +114,5 @@ class HttpListeners:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         await asyncio.gather(*(server.serve(sockets=[sock]) for server, sock in self._servers))

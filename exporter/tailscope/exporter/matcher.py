@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -73,17 +73,19 @@ class _Seen:
         self._new: set[int] = set()
         self._old: set[int] = set()
 
-    def __call__(self, record: RequestRecord) -> bool:
-        """Whether it was seen before; it is from now on."""
-        if record.span_id is None:
-            return False
-        key = hash((record.role, record.trace_id, record.span_id))
-        if key in self._new or key in self._old:
-            return True
-        if len(self._new) >= _MAX_SEEN:
-            self._old, self._new = self._new, set()
-        self._new.add(key)
-        return False
+    def new(self, records: Iterable[RequestRecord]) -> list[RequestRecord]:
+        """Those that were not seen before; they are from now on."""
+        found = []
+        for record in records:
+            if record.span_id is not None:
+                key = hash((record.role, record.trace_id, record.span_id))
+                if key in self._new or key in self._old:
+                    continue
+                if len(self._new) >= _MAX_SEEN:
+                    self._old, self._new = self._new, set()
+                self._new.add(key)
+            found.append(record)
+        return found
 
 
 class _Index:
@@ -141,7 +143,7 @@ class Matcher:
         """Take rows that were accepted."""
         with self._lock:
             until = self._now() + WAIT_SECONDS
-            records = [record for record in records if not self._seen(record)]
+            records = self._seen.new(records)
             if not self._gateway_seen:
                 first = _first_gateway(records)
                 self._add_early(records[:first], until)

@@ -65,7 +65,7 @@ class Group(NamedTuple):
     """Spans of one resource, which are not decoded."""
 
     resource: Resource
-    spans: Iterator[memoryview | bytes]
+    spans: Iterator[bytes]
 
 
 _PACKAGE = "tailscope.otlp"
@@ -147,49 +147,60 @@ def read_protobuf(body: bytes | bytearray) -> Iterator[Group]:
         BadMessage: If it is none; also later, while the groups are walked.
         TooLarge: If it holds too many parts.
     """
-    walk = _Walk()
-    for number, resource_spans in walk.fields(memoryview(body)):
+    data = bytes(body)
+    walk = _Walk(data)
+    for number, start, stop in walk.fields(0, len(data)):
         if number == 1:
-            parts = list(walk.fields(resource_spans))
+            parts = list(walk.fields(start, stop))
             # A field that comes twice is one message in two pieces.
-            resource = b"".join(part for number, part in parts if number == 1)
-            scopes = [part for number, part in parts if number == 2]
+            resource = b"".join([data[start:stop] for number, start, stop in parts if number == 1])
+            scopes = [(start, stop) for number, start, stop in parts if number == 2]
             yield Group(decode_resource(resource), walk.spans(scopes))
 
 
 class _Walk:
-    """One walk over a message, without decoding it."""
+    """One walk over a message, without decoding it.
 
-    def __init__(self) -> None:
+    Args:
+        data: The message.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
         self._left = MAX_PARTS
 
-    def spans(self, scopes: Iterable[memoryview]) -> Iterator[memoryview]:
-        return (part for scope in scopes for number, part in self.fields(scope) if number == 2)
+    def spans(self, scopes: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        for scope in scopes:
+            for number, start, stop in self.fields(*scope):
+                if number == 2:
+                    yield self._data[start:stop]
 
-    def fields(self, view: memoryview) -> Iterator[tuple[int, memoryview]]:
-        """Yield number and content of the fields that have a length; pass over the others."""
-        position, end = 0, len(view)
+    def fields(self, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield number, start and end of the fields that have a length; pass over the others."""
+        data = self._data
         while position < end:
             self._left -= 1
             if self._left < 0:
                 raise TooLarge(f"more than {MAX_PARTS} spans, scopes and resources")
-            tag = view[position]
+            tag = data[position]
             if tag < 0x80:
                 position += 1
             else:
-                tag, position = _varint(view, position)
+                tag, position = _varint(data, position)
             kind = tag & 7
             if kind == 2:
                 # Most lengths take two bytes; the call that reads any takes a microsecond.
-                if position + 1 < end and view[position] >= 0x80 > view[position + 1]:
-                    length = view[position] & 0x7F | view[position + 1] << 7
+                if position + 1 < end and data[position] >= 0x80 > data[position + 1]:
+                    length = data[position] & 0x7F | data[position + 1] << 7
                     position += 2
                 else:
-                    length, position = _varint(view, position)
-                yield tag >> 3, view[position : position + length]
-                position += length
+                    length, position = _varint(data, position)
+                start, position = position, position + length
+                if position > end:
+                    raise _no_message()
+                yield tag >> 3, start, position
             elif kind == 0:
-                _, position = _varint(view, position)
+                _, position = _varint(data, position)
             elif kind in _FIXED:
                 position += _FIXED[kind]
             else:
@@ -201,11 +212,11 @@ class _Walk:
 _FIXED = {1: 8, 5: 4}
 
 
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     try:
         while True:
-            byte = view[position]
+            byte = data[position]
             position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -236,7 +247,7 @@ def decode_resource(part: bytes) -> Resource:
         raise _no_message() from None
 
 
-def decode_span(part: memoryview | bytes) -> Span | None:
+def decode_span(part: bytes) -> Span | None:
     """Decode one span; None if it is too large.
 
     Raises:

@@ -48,16 +48,18 @@ class TracesEndpoint:
         if kind not in (_PROTOBUF, _JSON):
             return _answer(_PROTOBUF, 415, f"content type must be {_PROTOBUF} or {_JSON}")
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        body = bytearray()
+        chunks: list[bytes] = []
         taken = 0
         try:
             async with asyncio.timeout(self._body_seconds):
                 async for chunk in request.stream():
-                    if len(body) + len(chunk) > MAX_MESSAGE:
+                    if taken + len(chunk) > MAX_MESSAGE:
                         return _answer(kind, 413, f"more than {MAX_MESSAGE} bytes")
                     self._budget.take(len(chunk))
                     taken += len(chunk)
-                    body += chunk
+                    chunks.append(chunk)
+            body = b"".join(chunks)
+            chunks.clear()
             return await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._accept, body, kind, encoding
             )
@@ -70,7 +72,7 @@ class TracesEndpoint:
         finally:
             self._budget.give(taken)
 
-    def _accept(self, body: bytearray, kind: str, encoding: str) -> Response:
+    def _accept(self, body: bytes, kind: str, encoding: str) -> Response:
         try:
             response = self._receiver.accept(body, encoding=encoding, json=kind == _JSON)
         except BadMessage as error:

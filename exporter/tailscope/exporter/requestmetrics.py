@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -76,11 +75,11 @@ _TENANT_INPUT = {
 }
 _OVERFLOW = f"{PREFIX}tenant_overflow_requests_total"
 
-_Labels = tuple[str, str, str, str]
-"""Engine, server, model, tenant."""
-
 _Request = tuple[RequestRecord, RequestRecord]
 """The row that knows more, and the one that may know the rest; the same if there is no other."""
+
+_Groups = dict[tuple[str, ...], dict[str, list[_Request]]]
+"""Requests by engine, server and model, then by tenant."""
 
 
 class _Series:
@@ -99,8 +98,9 @@ class _Series:
         self._histograms: dict[tuple[str, ...], Histogram] = {}
         self._counters: dict[tuple[str, ...], float] = {}
 
-    def record(self, records: Sequence[RequestRecord], traces: Sequence[str | None]) -> None:
+    def record(self, records: Sequence[RequestRecord]) -> None:
         """Count what is known of the records' columns."""
+        traces = [record.trace_id for record in records]
         columns = zip(*map(self._plan.values, records), strict=True)
         for key, column in zip(self._plan.keys, columns, strict=True):
             self.observe(key, column, traces)
@@ -161,18 +161,32 @@ class RequestMetrics:
         with self._lock:
             self._lines = None
             self._let_go()
-            places: dict[tuple[str, ...], list[RequestRecord]] = {}
-            for labels, requests in groups.items():
-                place = tuple(name(one) for name, one in zip(self._names, labels, strict=False))
-                firsts = [first for first, _ in requests]
-                places.setdefault(place, []).extend(firsts)
-                load = _Load(requests)
-                mine = self._of_tenant(place, labels[-1], load)
-                mine.record(firsts, [first.trace_id for first in firsts])
-                load.count(mine)
-            for place, records in places.items():
-                self._of_place(place).record(records, [one.trace_id for one in records])
+            for place, tenants in self._bounded(groups).items():
+                records: list[RequestRecord] = []
+                for tenant, requests in tenants.items():
+                    firsts = [first for first, _ in requests]
+                    records += firsts
+                    mine = self._of_tenant(place, tenant)
+                    mine.record(firsts)
+                    for key, amount in _amounts(requests).items():
+                        if amount is not None:
+                            mine.count(key, amount)
+                self._of_place(place).record(records)
                 _per_token(records, self._of_place(place))
+
+    def _bounded(self, groups: _Groups) -> _Groups:
+        """Group once more, by names that have series: it costs no more if each tenant is new."""
+        found: _Groups = {}
+        for labels, tenants in groups.items():
+            place = tuple(name(one) for name, one in zip(self._names, labels, strict=True))
+            group = found.setdefault(place, {})
+            for name, requests in tenants.items():
+                tenant = name
+                if not self._tenants.admit(name, _seconds(requests)):
+                    self._overflow += len(requests)
+                    tenant = OTHER
+                group.setdefault(tenant, []).extend(requests)
+        return found
 
     def _of_place(self, place: tuple[str, ...]) -> _Series:
         found = self._places.get(place)
@@ -180,10 +194,7 @@ class RequestMetrics:
             found = self._places[place] = _Series(place, _OF_PLACE)
         return found
 
-    def _of_tenant(self, place: tuple[str, ...], tenant: str, load: _Load) -> _Series:
-        if not self._tenants.admit(tenant, load.seconds):
-            self._overflow += load.requests
-            tenant = OTHER
+    def _of_tenant(self, place: tuple[str, ...], tenant: str) -> _Series:
         series_of = self._of_tenants.setdefault(tenant, {})
         found = series_of.get(place)
         if found is None:
@@ -215,23 +226,26 @@ class RequestMetrics:
         return found
 
 
-def _grouped(pairs: Iterable[Pair]) -> dict[_Labels, list[_Request]]:
-    groups: dict[_Labels, list[_Request]] = {}
+def _grouped(pairs: Iterable[Pair]) -> _Groups:
+    groups: _Groups = {}
     for engine, gateway in pairs:
         first = engine or gateway
         if first is None:
             continue
         other = gateway or first
-        labels = (
+        place = (
             first.engine or other.engine or "",
             first.server or other.server or "",
             first.model or other.model or "",
-            first.tenant or other.tenant or UNKNOWN_TENANT,
         )
-        group = groups.get(labels)
-        if group is None:
-            group = groups[labels] = []
-        group.append((first, other))
+        tenant = first.tenant or other.tenant or UNKNOWN_TENANT
+        tenants = groups.get(place)
+        if tenants is None:
+            tenants = groups[place] = {}
+        if tenant in tenants:
+            tenants[tenant].append((first, other))
+        else:
+            tenants[tenant] = [(first, other)]
     return groups
 
 
@@ -254,44 +268,38 @@ _own: Callable[[RequestRecord], tuple[Any, ...]] = attrgetter(
     "output_tokens",
     "prefill_seconds",
     "decode_seconds",
-    "total_seconds",
 )
 
 
-class _Load:
-    """What requests of one tenant asked of a place.
+def _seconds(requests: Iterable[_Request]) -> float:
+    """Time in the batch; where that is not known, from arrival to the end."""
+    total = 0.0
+    for first, other in requests:
+        prefill, decode = first.prefill_seconds, first.decode_seconds
+        if prefill is not None and decode is not None:
+            total += prefill + decode
+        else:
+            alone = first.total_seconds
+            total += (other.total_seconds if alone is None else alone) or 0.0
+    return total
 
-    Attributes:
-        requests: How many they are.
-        seconds: Time in the batch; where that is not known, from arrival to the end.
-    """
 
-    __slots__ = ("_amounts", "requests", "seconds")
-
-    def __init__(self, requests: Sequence[_Request]) -> None:
-        rows = [_own(first) if first is other else _told(first, other) for first, other in requests]
-        outcomes, attempts, sent, cached, made, prefill, decode, total = zip(*rows, strict=True)
-        slots = [
-            None if one is None or two is None else one + two
-            for one, two in zip(prefill, decode, strict=True)
-        ]
-        both = [slot if slot is not None else time for slot, time in zip(slots, total, strict=True)]
-        self.requests = len(rows)
-        self.seconds = _sum(both) or 0.0
-        retries = sum(1 for attempt in attempts if attempt is not None and attempt > 1)
-        self._amounts: dict[tuple[str, ...], float | None] = {
-            **{("requests_total", name or "unknown"): n for name, n in Counter(outcomes).items()},
-            _RETRIES: retries or None,
-            **_input(sent, cached),
-            _TENANT_OUTPUT: _sum(made),
-            _SLOT: _sum(slots),
-        }
-
-    def count(self, tenant: _Series) -> None:
-        """Add everything that is known to the tenant's counters."""
-        for key, amount in self._amounts.items():
-            if amount is not None:
-                tenant.count(key, amount)
+def _amounts(requests: Iterable[_Request]) -> dict[tuple[str, ...], float | None]:
+    """What requests of one tenant asked of a place, by counter; None where it is not known."""
+    rows = [_own(first) if first is other else _told(first, other) for first, other in requests]
+    outcomes, attempts, sent, cached, made, prefill, decode = zip(*rows, strict=True)
+    slots = [
+        None if one is None or two is None else one + two
+        for one, two in zip(prefill, decode, strict=True)
+    ]
+    retries = sum([1 for attempt in attempts if attempt is not None and attempt > 1])
+    return {
+        **{("requests_total", one or "unknown"): outcomes.count(one) for one in set(outcomes)},
+        _RETRIES: retries or None,
+        **_input(sent, cached),
+        _TENANT_OUTPUT: _sum(made),
+        _SLOT: _sum(slots),
+    }
 
 
 def _sum(column: Iterable[float | None]) -> float | None:
@@ -326,5 +334,4 @@ def _told(first: RequestRecord, other: RequestRecord) -> tuple[Any, ...]:
         first.output_tokens if first.output_tokens is not None else other.output_tokens,
         first.prefill_seconds,
         first.decode_seconds,
-        first.total_seconds if first.total_seconds is not None else other.total_seconds,
     )

@@ -26,7 +26,7 @@ from tailscope.exporter.health import Health
 from tailscope.exporter.intake import Intake
 from tailscope.exporter.listeners import App, HttpListeners, bind
 from tailscope.exporter.matcher import Matcher
-from tailscope.exporter.memory import collect_seldom
+from tailscope.exporter.memory import collect_seldom, return_arrow_blocks
 from tailscope.exporter.poller import STALE_INTERVALS, Poller
 from tailscope.exporter.requestmetrics import RequestMetrics
 from tailscope.exporter.sources.requestfile import RequestFileSource
@@ -254,6 +254,7 @@ def _deadline(interval: float) -> float:
 def _open_store(config: Config) -> Store | None:
     if config.data is None:
         return None
+    return_arrow_blocks()
     # Imported only where it is wanted: Arrow takes 50 MiB.
     from tailscope.records.store import Store
 

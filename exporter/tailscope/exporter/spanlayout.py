@@ -2,7 +2,8 @@
 
 A producer writes the same attributes in the same order, span after span, and most values always
 take as many bytes. A span that equals an earlier one in every byte but those of its values is
-built as that one is, and its values are where they were there. One call takes them all out.
+built as that one is, and its values are where they were there. One call takes them all out. Whether
+it is so is asked of the span as one whole number: a bitwise and takes out what may differ.
 
 A layout is made only of spans that have nothing but the fields below, each once; for any other
 ``Odd`` is raised. Encoding: https://protobuf.dev/programming-guides/encoding/
@@ -13,7 +14,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Container, Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 # Fields of a span in ``trace/v1/trace.proto``.
 TRACE, SPAN, PARENT, START, END = "trace_id", "span_id", "parent_span_id", "start", "end"
@@ -24,6 +26,10 @@ _COUNTS = {6, 10, 12, 14}  # the kind of the span, and how many attributes and s
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _INTEGER, _TEXT, _LONG_TEXT = 0x21, 0x18, 0x0A, 128
 _STATUSES = {b"": 0, b"\x18\x01": 1, b"\x18\x02": 2}
+
+
+bits = partial(int.from_bytes, byteorder="little")
+"""Takes bytes as one whole number."""
 
 
 class Odd(Exception):
@@ -64,19 +70,22 @@ class Layout:
         failed: Whether its status is an error.
         fields: Indexes of the ids and times that it has.
         attributes: Attributes that were wanted and are there.
+        mask: The bits of such a span that are no values.
+        fixed: What they are.
+        unpack: Takes the values out of a span that has the same length and the fixed bits.
 
     Raises:
         Odd: If it has none of use.
     """
 
-    __slots__ = ("_fixed", "_format", "_position", "_unpack", "attributes", "failed", "fields",
-                 "name")  # fmt: skip
+    __slots__ = ("_format", "_mask", "_values", "attributes", "failed", "fields", "fixed", "mask",
+                 "name", "unpack")  # fmt: skip
 
     def __init__(self, part: bytes, wanted: Container[str]) -> None:
         self.name, self.failed = "", False
         self.fields: dict[str, int] = {}
         self.attributes: dict[str, Value] = {}
-        self._format, self._position = ["<"], 0
+        self._format, self._mask, self._values = ["<"], bytearray(), 0
         seen: set[int | str] = set()
         for field in _fields(part, 0, len(part)):
             key: int | str = field.number
@@ -87,15 +96,10 @@ class Layout:
             if key in seen:
                 raise Odd
             seen.add(key)
-        self._skip(part, len(part), len(part), "")
-        unpack = struct.Struct("".join(self._format)).unpack
-        self._unpack = unpack
-        self._fixed = unpack(part)[::2]
-
-    def read(self, part: bytes) -> tuple[Any, ...] | None:
-        """Take out the values of a span of the same length; None if it is of another layout."""
-        values = self._unpack(part)
-        return values[1::2] if values[::2] == self._fixed else None
+        self._skip(len(part), len(part), "")
+        self.mask = bits(self._mask)
+        self.fixed = bits(part) & self.mask
+        self.unpack = struct.Struct("".join(self._format)).unpack
 
     def _field(self, part: bytes, field: _Field) -> None:
         number, kind, content, end = field
@@ -103,9 +107,7 @@ class Layout:
         if named and end - content == size and kind in (_BYTES, _FIXED64):
             if (kind == _FIXED64) is not (named in (START, END)):
                 raise Odd
-            self.fields[named] = self._skip(
-                part, content, end, "Q" if kind == _FIXED64 else f"{size}s"
-            )
+            self.fields[named] = self._skip(content, end, "Q" if kind == _FIXED64 else f"{size}s")
         elif kind == _BYTES and number == _NAME:
             self.name = _decoded(part[content:end])
         elif kind == _BYTES and number == _STATUS:
@@ -126,26 +128,32 @@ class Layout:
         begin, end = parts[1].content, parts[1].end
         size = end - begin
         if name not in wanted:
-            self._skip(part, begin, end, "", unread=True)
+            self._skip(begin, end, "")
         elif size == 9 and part[begin] == _DOUBLE:
-            self.attributes[name] = Value(self._skip(part, begin + 1, end, "d"), Held.DOUBLE)
+            self.attributes[name] = Value(self._skip(begin + 1, end, "d"), Held.DOUBLE)
         elif 2 <= size <= 6 and part[begin] == _INTEGER:
-            index = self._skip(part, begin + 1, end, f"{size - 1}s")
+            index = self._skip(begin + 1, end, f"{size - 1}s")
             self.attributes[name] = Value(index, Held.INTEGER)
         elif 2 < size < _LONG_TEXT and part[begin] == _TEXT and part[begin + 1] == size - 2:
-            index = self._skip(part, begin + 2, end, f"{size - 2}s")
+            index = self._skip(begin + 2, end, f"{size - 2}s")
             self.attributes[name] = Value(index, Held.TEXT)
         else:
             raise Odd
         return name
 
-    def _skip(self, part: bytes, begin: int, end: int, code: str, unread: bool = False) -> int:
-        """Everything up to ``begin`` is fixed; from there to ``end`` there is a value."""
-        index = (len(self._format) - 1) // 2
-        self._format.append(f"{begin - self._position}s")
-        # Every other one that comes out is a value: one that nobody reads is an empty text.
-        self._format.append(f"{end - begin}x0s" if unread else code or "0s")
-        self._position = end
+    def _skip(self, begin: int, end: int, code: str) -> int:
+        """Everything up to ``begin`` is fixed; from there to ``end`` there is a value.
+
+        Args:
+            begin: Where the value begins.
+            end: Where it ends.
+            code: Its format; empty if nobody reads it.
+        """
+        fixed, size = begin - len(self._mask), end - begin
+        self._mask += b"\xff" * fixed + bytes(size)
+        self._format.append(f"{fixed}x{code or f'{size}x'}")
+        index = self._values
+        self._values += bool(code)
         return index
 
 

@@ -109,7 +109,7 @@ class SpanReader:
             shared = resource.attributes
             tenant = first(shared, self._shared)
             server = first(shared, SERVER_ATTRIBUTES)
-            while some := list(map(bytes, islice(spans, _AT_A_TIME))):
+            while some := list(islice(spans, _AT_A_TIME)):
                 found, clamped = self._shortcuts.read(some, tenant, server)
                 batch.clamped += clamped
                 for one in found:

@@ -22,6 +22,7 @@ from tailscope.exporter.spanlayout import (
     Layout,
     Odd,
     Value,
+    bits,
 )
 from tailscope.records.record import (
     COLUMNS,
@@ -82,7 +83,7 @@ _numbers = _Numbers()
 class _Plan:
     """What becomes of spans of one layout."""
 
-    __slots__ = ("_columns", "_constant", "_layout", "_patterns", "_tenant", "read")
+    __slots__ = ("_columns", "_constant", "_layout", "_patterns", "_tenant", "fixed", "mask")
 
     def __init__(
         self, layout: Layout, spans: EngineSpans, tenant_attributes: Sequence[str]
@@ -95,7 +96,7 @@ class _Plan:
             found["tenant"] = layout.attributes[tenant]
         if any((COLUMNS[column], value.held) not in _PLAIN for column, value in found.items()):
             raise Odd
-        self.read = layout.read
+        self.mask, self.fixed = layout.mask, layout.fixed
         self._layout = layout
         self._columns = [(column, *value) for column, value in found.items()]
         self._patterns = [pattern.fullmatch for pattern in spans.request_id]
@@ -108,19 +109,19 @@ class _Plan:
         }
 
     def records(
-        self, spans: Sequence[tuple[Any, ...]], tenant: str | None, server: str | None
+        self, spans: Sequence[bytes], tenant: str | None, server: str | None
     ) -> tuple[list[RequestRecord], int]:
         """Make the records of spans, complete; returns also how many negative times were set to 0.
 
         Args:
-            spans: The values of each.
+            spans: Those of this layout.
             tenant: What the resource says, for spans that name none.
             server: What the resource says.
 
         Raises:
             Odd: If a value is not plain.
         """
-        values = list(zip(*spans, strict=True))
+        values = list(zip(*map(self._layout.unpack, spans), strict=True))
         columns = self._identities(values)
         for column, place, held in self._columns:
             columns[column] = _READ[held](values[place])
@@ -250,26 +251,18 @@ class Shortcuts:
         """
         found: list[RequestRecord | bytes] = list(parts)
         clamped = 0
-        groups: dict[_Plan, tuple[list[int], list[tuple[Any, ...]]]] = {}
+        groups: dict[_Plan, list[int]] = {}
         for index, part in enumerate(parts):
-            plans = self._plans.get(len(part)) or []
-            for place, plan in enumerate(plans):
-                values = plan.read(part)
-                if values is not None:
-                    if place:
-                        plans.insert(0, plans.pop(place))
-                    break
+            plan = self._known(part) or self._learn(part)
+            if plan is None:
+                continue
+            if plan in groups:
+                groups[plan].append(index)
             else:
-                if (learnt := self._learn(part)) is None:
-                    continue
-                plan, values = learnt
-            group = groups.get(plan)
-            if group is None:
-                group = groups[plan] = ([], [])
-            group[0].append(index)
-            group[1].append(values)
-        for plan, (indexes, spans) in groups.items():
-            self._credit = min(_CREDIT, self._credit + len(spans))
+                groups[plan] = [index]
+        for plan, indexes in groups.items():
+            self._credit = min(_CREDIT, self._credit + len(indexes))
+            spans = [parts[index] for index in indexes]
             records, mended = _records(plan, spans, tenant, server)
             clamped += mended
             for index, record in zip(indexes, records, strict=True):
@@ -277,7 +270,18 @@ class Shortcuts:
                     found[index] = record
         return found, clamped
 
-    def _learn(self, part: bytes) -> tuple[_Plan, tuple[Any, ...]] | None:
+    def _known(self, part: bytes) -> _Plan | None:
+        plans = self._plans.get(len(part))
+        if plans:
+            number = bits(part)
+            for place, plan in enumerate(plans):
+                if number & plan.mask == plan.fixed:
+                    if place:
+                        plans.insert(0, plans.pop(place))
+                    return plan
+        return None
+
+    def _learn(self, part: bytes) -> _Plan | None:
         if self._credit <= 0 or len(part) > _MAX_SIZE or not any(n in part for n in self._names):
             return None
         self._credit -= _PRICE
@@ -296,12 +300,11 @@ class Shortcuts:
         plans.insert(0, plan)
         self._count += 1 - len(plans[_TRIES:])
         del plans[_TRIES:]
-        values = layout.read(part)
-        return None if values is None else (plan, values)
+        return plan
 
 
 def _records(
-    plan: _Plan, spans: Sequence[tuple[Any, ...]], tenant: str | None, server: str | None
+    plan: _Plan, spans: Sequence[bytes], tenant: str | None, server: str | None
 ) -> tuple[Sequence[RequestRecord | None], int]:
     try:
         return plan.records(spans, tenant, server)

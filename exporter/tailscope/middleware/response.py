@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 Message = MutableMapping[str, Any]
 
 _STREAMS = (b"text/event-stream", b"application/x-ndjson")
+# An error ends a stream; what servers send after it is a mark of its end, or the usage. So only so
+# many pieces are kept until the end, and no other one is searched.
+_TAIL = 8
 _TURNED_AWAY = (b"429", b"503")
 
 # In a text of the model, quotes and line ends are escaped, so that it cannot look like this.
@@ -35,11 +39,10 @@ class Response:
 
     __slots__ = (
         "_began",
-        "_failed",
         "_left",
         "_receive",
         "_send",
-        "_stream",
+        "_tail",
         "ended_ns",
         "first_ns",
         "status",
@@ -54,9 +57,8 @@ class Response:
         self._receive = receive
         self._send = send
         self._began = began
-        self._stream = False
+        self._tail: deque[bytes] | None = None  # of a stream
         self._left = False
-        self._failed: str | None = None
         self.status: int | None = None
         self.first_ns: int | None = None
         self.ended_ns: int | None = None
@@ -74,21 +76,27 @@ class Response:
         No coroutine of its own, but for the last piece: that would cost as much again as all that
         is done here.
         """
+        if message.get("more_body"):  # nearly all of a stream, so this comes first
+            if self._tail is not None:
+                body = message.get("body", b"")
+                if self.first_ns is None and body:
+                    self._first(body)
+                self._tail.append(body)
+            return self._send(message)
         kind = message["type"]
         if kind == "http.response.body":
-            if self._stream and (body := message.get("body")):
-                if self.first_ns is None:
-                    self._first(body)
-                if b"error" in body:
-                    self._error(body)
-            if not message.get("more_body"):
-                return self._last(message)
-        elif kind == "http.response.start":
+            return self._last(message)
+        if kind == "http.response.start":
             self.status = message["status"]
-            self._stream = _streams(message.get("headers", ()))
+            if _streams(message.get("headers", ())):
+                self._tail = deque(maxlen=_TAIL)
         return self._send(message)
 
     async def _last(self, message: Message) -> None:
+        if self._tail is not None and (body := message.get("body")):
+            if self.first_ns is None:
+                self._first(body)
+            self._tail.append(body)
         await self._send(message)
         if not self._left:
             self.ended_ns = time.perf_counter_ns()
@@ -99,21 +107,29 @@ class Response:
             self._left = True
 
     def _first(self, body: bytes) -> None:
-        if self._failed is None and not _ERROR.search(body) and not _says_role_only(body):
+        if self._failure() is None and not _ERROR.search(body) and not _says_role_only(body):
             self.first_ns = time.perf_counter_ns() - self._began
-
-    def _error(self, body: bytes) -> None:
-        if self._failed is None and (hit := _ERROR.search(body)):
-            event = body[hit.start() :]
-            code = _CODE.search(event)
-            away = code[1] in _TURNED_AWAY if code else _OVERLOAD.search(event) is not None
-            self._failed = "rejected" if away else "error"
 
     def outcome(self) -> str | None:
         """How it ended, if its status does not say so."""
-        if self.ended_ns is None and self._failed is None:
+        failed = self._failure()
+        if self.ended_ns is None and failed is None:
             return "aborted" if self._left else "error"
-        return self._failed
+        return failed
+
+    def _failure(self) -> str | None:
+        return next(filter(None, map(_failure, self._tail or ())), None)
+
+
+def _failure(body: bytes) -> str | None:
+    """What an error in a piece of a stream says of the request."""
+    hit = _ERROR.search(body) if b"error" in body else None
+    if hit is None:
+        return None
+    event = body[hit.start() :]
+    code = _CODE.search(event)
+    away = code[1] in _TURNED_AWAY if code else _OVERLOAD.search(event) is not None
+    return "rejected" if away else "error"
 
 
 def _streams(headers: Iterable[tuple[bytes, bytes]]) -> bool:
