@@ -178,6 +178,8 @@ def test_an_engine_span_becomes_a_record() -> None:
         ("chatcmpl-abc", "abc"),
         ("cmpl-abc-0", "abc"),
         ("cmpl-a-b-12", "a-b"),
+        ("1_chatcmpl-abc", "abc"),
+        ("embd-abc-0", "abc"),
         ("abc", "abc"),
         ("", None),
     ],
@@ -238,6 +240,7 @@ def test_a_request_that_has_not_ended() -> None:
     one.end_time_unix_nano = 0
     assert read_one(one).ended_ns == NOW_NS + 1 + 1_500_000_000, "arrival and total"
     del one.attributes[:]
+    one.attributes.extend(attributes({"gen_ai.request.id": "r"}))
     record = read_one(one)
     assert (record.ended_ns, record.total_seconds) == (None, None)
 
@@ -269,7 +272,8 @@ def test_the_tenants_attribute_can_be_set() -> None:
 
 def test_a_text_that_is_no_identifier_is_no_tenant() -> None:
     assert read_one(span(1, tenant="x" * (MAX_TEXT + 1))).tenant is None
-    assert read_one(span(1, tenant=7)).tenant is None
+    assert read_one(span(1, tenant=True)).tenant is None
+    assert read_one(span(1, tenant=7)).tenant == "7", "some name a tenant by its number"
     assert read_one(span(1, tenant="")).tenant is None
     assert read_one(span(1, tenant="a\x1b[31m\nb")).tenant == "a?[31m?b"
 
@@ -293,6 +297,16 @@ def test_the_first_rule_that_hits_wins(rules: list[str], tenant: str | None) -> 
     reader = SpanReader(engines(), parse_rules("--tenant-rule", rules))
     body = message([one], {"unit": "by-resource"}).SerializeToString()
     assert reader.read(read_protobuf(body)).records[0].tenant == tenant
+
+
+def test_a_header_as_pythons_instrumentation_writes_it() -> None:
+    reader = SpanReader(engines(), parse_rules("--tenant-rule", ["header:X-Team-Id"]))
+    of_gateway = gateway(1, **{"http.request.header.x_team_id": ["acme"]})
+    marks: dict[str, Any] = {"tailscope.middleware": True, "tailscope.tenant": "globex"}
+    of_middleware = span(2, name="request", **marks)
+    body = message([of_gateway, of_middleware]).SerializeToString()
+    records = reader.read(read_protobuf(body)).records
+    assert [record.tenant for record in records] == ["acme", "globex"]
 
 
 @pytest.mark.parametrize(
@@ -486,6 +500,69 @@ def test_an_sglang_span_becomes_a_record() -> None:
     record = read_one(sglang(**{f"{LATENCY}time_in_queue": 0.0625}))
     assert (record.queue_seconds, record.prefill_seconds) == (0.0625, 0.375)
     assert read_one(sglang(**{"gen_ai.response.finish_reasons": '["abort"]'})).outcome == "aborted"
+
+
+def test_a_tensorrt_span_has_vllms_name_and_becomes_a_record_of_its_own() -> None:
+    one = span(
+        6,
+        gen_ai__latency__time_in_queue=0.25,
+        gen_ai__response__finish_reasons='["length"]',
+        gen_ai__request__id=17,
+    )
+    kept = [a for a in one.attributes if "time_in_model" not in a.key]
+    del one.attributes[:]
+    one.attributes.extend(kept)
+    record = read_one(one)
+    assert (record.source, record.engine, record.role) == ("trtllm", "trtllm", "engine")
+    assert (record.ttft_seconds, record.queue_seconds, record.total_seconds) == (0.5, 0.25, 1.5)
+    assert (record.prefill_seconds, record.request_id) == (None, None)
+    assert (record.finish_reason, record.outcome) == ("length", "ok")
+    assert (record.input_tokens, record.output_tokens) == (100, 11)
+
+
+def test_a_span_of_the_text_generation_router_becomes_a_record() -> None:
+    one = span(
+        7,
+        name="generate_stream",
+        total_time="1.5s",
+        validation_time="250.5µs",
+        queue_time="12ms",
+        inference_time="1.48774945s",
+        time_per_token="20ns",
+    )
+    record = read_one(one)
+    assert (record.source, record.engine, record.role) == ("tgi", "tgi", "engine")
+    assert record.total_seconds == 1.5
+    assert record.frontend_seconds == pytest.approx(0.0002505)
+    assert record.queue_seconds == pytest.approx(0.012)
+    assert (record.ttft_seconds, record.prefill_seconds) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "source"),
+    [
+        ({"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 3}, "vllm"),
+        ({"llm.token_count.prompt": 7, "llm.token_count.completion": 3}, "vllm"),
+        ({"gen_ai.usage.prompt_tokens": 7, "gen_ai.usage.completion_tokens": 3}, "vllm"),
+    ],
+)
+def test_tokens_of_an_engine_under_old_and_new_names(names: dict[str, Any], source: str) -> None:
+    one = span(8, name="chat")
+    one.name = "llm_request"
+    latencies = {f"{LATENCY}e2e": 1.5, f"{LATENCY}time_in_model_prefill": 0.5}
+    one.attributes.extend(attributes({**latencies, **names}))
+    for _ in range(2):  # the careful way, then the quick one
+        record = read_one(one)
+        assert (record.source, record.input_tokens, record.output_tokens) == (source, 7, 3)
+
+
+def test_a_programs_own_span_of_vllms_name_is_not_vllms() -> None:
+    own = {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 11, "tenant": "acme"}
+    one = span(9, name="chat")
+    one.name = "llm_request"
+    one.attributes.extend(attributes(own))
+    record = read_one(one)
+    assert (record.source, record.role, record.tenant) == ("otlp", "gateway", "acme")
 
 
 # Values

@@ -64,13 +64,14 @@ class Layout:
         failed: Whether its status is an error.
         fields: Indexes of the ids and times that it has.
         attributes: Attributes that were wanted and are there.
+        names: Names of all attributes that are there.
 
     Raises:
         Odd: If it has none of use.
     """
 
     __slots__ = ("_fixed", "_format", "_position", "_unpack", "attributes", "failed", "fields",
-                 "name")  # fmt: skip
+                 "name", "names")  # fmt: skip
 
     def __init__(self, part: bytes, wanted: Container[str]) -> None:
         self.name, self.failed = "", False
@@ -87,6 +88,7 @@ class Layout:
             if key in seen:
                 raise Odd
             seen.add(key)
+        self.names = frozenset(key for key in seen if isinstance(key, str))
         self._skip(part, len(part), len(part), "")
         unpack = struct.Struct("".join(self._format)).unpack
         self._unpack = unpack

@@ -184,18 +184,19 @@ class RequestFileSource:
                 self._advance(len(chunk))
                 return True
             return False
-        lines = chunk[:end].split(b"\n")
         rejected: Counter[str] = Counter()
-        if self._skipping:
-            lines = lines[1:]
-            rejected["too_long"] += 1
         records: list[RequestRecord] = []
         clamped = 0
-        for line in lines:
+        following = self._offset
+        for index, line in enumerate(chunk[:end].split(b"\n")):
+            position, following = following, following + len(line) + 1
+            if index == 0 and self._skipping:
+                rejected["too_long"] += 1
+                continue
             if not line.strip():
                 continue
             try:
-                found = self._translator.record(load_line(line))
+                found = self._translator.record(load_line(line), position)
             except RecordError as error:
                 rejected[error.reason] += 1
                 continue
