@@ -256,6 +256,33 @@ def test_rows_without_a_span_are_the_same_only_in_every_column() -> None:
     assert values(join_records(rows), "tenant") == ["a", "b", "a"]
 
 
+def test_a_file_that_is_read_again_is_known_by_what_it_told() -> None:
+    def row(wall: int, server: str | None, told: str | None) -> RequestRecord:
+        return RequestRecord(
+            *("tensorrt", "engine", NOW_NS + wall),
+            ended_ns=NOW_NS + wall + SECOND,
+            request_id="7",
+            total_seconds=1.0,
+            server=server,
+            inferred=told,
+        )
+
+    again = [row(0, None, "arrived_ns"), row(40, "a:1", "arrived_ns,server")]
+    assert len(join_records(again)) == 1
+    others = [row(0, "a:1", "server"), row(40, "a:1", "server"), row(0, "b:1", None)]
+    assert len(join_records(others)) == 3
+
+
+def test_tokens_of_the_gateway_are_those_of_its_one_engine_row() -> None:
+    tokens: dict[str, Any] = {"input_tokens": 10, "output_tokens": 20}
+    found = join_records([engine(1), gateway(1, **tokens), engine(2), gateway(2, **tokens),
+                          engine(3, trace=f"{3:032x}")])  # fmt: skip
+    assert values(found, "output_tokens") == [20, None, None], "the sum of two is nobody's"
+    outer = gateway(5, **tokens)
+    inner = gateway(6, outer.trace_id, parent_span_id=outer.span_id)
+    assert values(join_records([outer, inner]), "input_tokens") == [10]
+
+
 def test_the_same_span_id_in_two_traces_is_two_requests() -> None:
     assert len(join_records([engine(1, "1" * 32), engine(1, "2" * 32)])) == 2
 

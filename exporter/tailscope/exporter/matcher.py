@@ -6,7 +6,9 @@ by identity, as the reader of the store finds them: the span that called the eng
 that holds one gateway row only, then a request id that only one gateway row has; never by time.
 
 A gateway row whose span called that of another gateway row, or that is the one other row beside a
-middleware's in a trace, is an outer view of the same request: it gives its tenant and counts not.
+middleware's in a trace, is an outer view of the same request: it gives what the nearer one does not
+know, and its word if it gave up, and counts not. Spans end from the inside to the outside, so the
+outer view comes last: where one is to be expected, a pair waits for it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
+from typing import Any
 
 from tailscope.records.record import RequestRecord
 
@@ -41,12 +44,17 @@ class _State(Enum):
 
 
 class _Row:
-    __slots__ = ("record", "state", "until")
+    __slots__ = ("held", "lent", "outer", "record", "state", "until")
 
     def __init__(self, record: RequestRecord, state: _State, until: float) -> None:
         self.record = record
         self.state = state
         self.until = until
+        # Of a gateway row: its engine rows that wait for its outer view, whether that has come,
+        # and whether the tenant is that of a row beside it, which is not certain.
+        self.held: list[RequestRecord] = []
+        self.outer = False
+        self.lent = False
 
     def identities(self) -> Iterator[tuple[int, Hashable]]:
         """Yield what identifies the request, best first: (kind of key, key)."""
@@ -129,6 +137,7 @@ class Matcher:
         self._lock = threading.Lock()
         self._engines, self._gateways = _Index(), _Index()
         self._called: dict[Hashable, list[_Row]] = {}
+        self._outers: dict[Hashable, _Row] = {}
         self._seen = _Seen()
         self._waiting: deque[_Row] = deque()
         self._settled: deque[_Row] = deque()
@@ -219,27 +228,44 @@ class Matcher:
         if trace is None:
             return False
         inner = list(self._called.get((trace, span), ()))
-        outer = self._gateways.find(_SPAN, (trace, parent)) if parent else []
+        outer = list(self._gateways.find(_SPAN, (trace, parent))) if parent else []
+        if parent and not outer and (known := self._outers.get((trace, parent))):
+            outer = [known]
+        called = bool(inner or outer)
         others = self._gateways.find(_TRACE, trace)
-        if not inner and not outer and len(others) == 1:
+        if not called and len(others) == 1:
             if _is_middleware(row) and not _is_middleware(others[0]):
-                outer = others
+                outer = list(others)
             elif _is_middleware(others[0]) and not _is_middleware(row):
                 inner = list(others)
         for one in inner:
-            _inherit(one, row)
+            _inherit(one, row, called, len(inner) == 1)
+            self._release(one, called)
         if inner:
+            row.state = _State.OUTER
+            self._outers[trace, span] = row
+            self._settled.append(row)
             return True
-        for one in list(outer):
-            _inherit(row, one)
-            if one.state is _State.WAITING:
-                one.state = _State.OUTER
-                self._gateways.remove(one)
+        for one in outer:
+            _inherit(row, one, called, one.state is not _State.OUTER)
+            row.outer = called
+            self._step_back(one, row)
         if parent is not None:
             self._called.setdefault((trace, parent), []).append(row)
         return False
 
+    def _step_back(self, outer: _Row, inner: _Row) -> None:
+        """Let an outer view count no more; if it was counted, the nearer one was."""
+        if outer.state is _State.OUTER:
+            return
+        inner.state = outer.state
+        inner.held, outer.held = outer.held, []
+        outer.state = _State.OUTER
+        self._gateways.remove(outer)
+        self._outers[outer.record.trace_id, outer.record.span_id] = outer
+
     def _forget_call(self, row: _Row) -> None:
+        self._outers.pop((row.record.trace_id, row.record.span_id), None)
         key = row.record.trace_id, row.record.parent_span_id
         if rows := self._called.get(key):
             if row in rows:
@@ -253,10 +279,29 @@ class Matcher:
 
     def _pair(self, engine: _Row, gateway: _Row) -> None:
         if engine.state is _State.WAITING and gateway.state is not _State.ALONE:
-            self._complete.append((engine.record, gateway.record))
+            gateway.held.append(engine.record)
+            if not self._expects_outer(gateway):
+                self._release(gateway, gateway.outer)
         for row in (engine, gateway):
             if row.state is _State.WAITING:
                 row.state = _State.PAIRED
+
+    def _expects_outer(self, gateway: _Row) -> bool:
+        """Whether an outer view may yet come that matters: it names the tenant, or others came."""
+        record = gateway.record
+        return (
+            not gateway.outer
+            and record.parent_span_id is not None
+            and record.trace_id is not None
+            and (record.tenant is None or gateway.lent or bool(self._outers))
+        )
+
+    def _release(self, gateway: _Row, outer: bool) -> None:
+        """Hand on what waited for the outer view, unless a better one may come."""
+        gateway.outer = gateway.outer or outer
+        if gateway.held and not self._expects_outer(gateway):
+            self._complete += [(engine, gateway.record) for engine in gateway.held]
+            gateway.held = []
 
     def _partners(self, row: _Row, *, certain: bool) -> list[_Row]:
         """Find the rows of the other role that belong to ``row``.
@@ -290,11 +335,13 @@ class Matcher:
             row = waiting.popleft()
             if row.state is _State.WAITING:
                 self._give_up(row)
+            self._release(row, True)
             row.until = now + WAIT_SECONDS
             settled.append(row)
         while settled and (settled[0].until <= now or len(settled) > _MAX_ROWS):
             row = settled.popleft()
             self._count_alone(row)
+            self._release(row, True)
             if row.record.role == "gateway":
                 self._forget_call(row)
             if row.state is not _State.OUTER:
@@ -302,6 +349,7 @@ class Matcher:
         if everything:
             for row in settled:
                 self._count_alone(row)
+                self._release(row, True)
 
     def _give_up(self, row: _Row) -> None:
         partners = self._partners(row, certain=False)
@@ -336,10 +384,34 @@ def _is_middleware(row: _Row) -> bool:
     return row.record.source == "middleware"
 
 
-def _inherit(inner: _Row, outer: _Row) -> None:
-    """Take from an outer view what a nearer one does not know."""
-    if inner.record.tenant is None and outer.record.tenant is not None:
-        inner.record = replace(inner.record, tenant=outer.record.tenant)
+_OF_VIEW = ("model", "attempt", "input_tokens", "cached_tokens", "output_tokens")
+
+
+def _inherit(inner: _Row, outer: _Row, called: bool, alone: bool) -> None:
+    """Take from an outer view what a nearer one does not know.
+
+    Args:
+        inner: The nearer one.
+        outer: The outer one.
+        called: Whether its span called the nearer one's; otherwise it lies beside it.
+        alone: Whether there is no other nearer one, so that all of it is about this one.
+    """
+    found: dict[str, Any] = {}
+    tenant = outer.record.tenant
+    if tenant is not None and (inner.record.tenant is None or (inner.lent and called)):
+        found["tenant"] = tenant
+        inner.lent = not called
+    if alone:
+        found |= {
+            name: value
+            for name in _OF_VIEW
+            if (value := getattr(outer.record, name)) is not None
+            and getattr(inner.record, name) is None
+        }
+        if outer.record.outcome not in (None, "ok"):
+            found["outcome"] = outer.record.outcome
+    if found:
+        inner.record = replace(inner.record, **found)
 
 
 def _may_do_better(row: _Row, other: _Row) -> bool:

@@ -103,7 +103,6 @@ class Translator:
                 record.ended_ns += self._shift
         if position is not None and not (record.span_id or record.trace_id or record.request_id):
             record.span_id = _identity(record, position)
-            record.inferred = f"{record.inferred},span_id" if record.inferred else "span_id"
         return clamped
 
     def _own(self, row: Mapping[str, Any]) -> RequestRecord:
