@@ -16,6 +16,7 @@ import pytest
 from tailscope.errors import UsageError
 from tailscope.records.declaration import declared
 from tailscope.records.formats import formats, told_format
+from tailscope.records.reader import join_records
 from tailscope.records.record import COLUMNS, OUTCOMES, ROLES, RecordError, RequestRecord
 from tailscope.records.recordfile import LeftOut, read_records
 from tailscope.records.tenancy import KINDS, parse_rules
@@ -355,6 +356,11 @@ def test_every_format_is_declared_well() -> None:
         (with_(NGINX, status="504"), "queue_timeout"),
         (with_(NGINX, status="503"), "rejected"),
         (with_(NGINX, status="500"), "error"),
+        (with_(NGINX, request_completion="OK"), "ok"),
+        (with_(NGINX, request_completion=""), "aborted"),
+        (with_(NGINX, request_completion="", status="503"), "rejected"),
+        ({"arrived_ns": NOW_NS, "status": 429}, "rejected"),
+        ({"arrived_ns": NOW_NS, "status": 200, "outcome": "aborted"}, "aborted"),
     ],
 )  # fmt: skip
 def test_outcomes_are_told_apart(row: dict[str, Any], outcome: str) -> None:
@@ -372,6 +378,9 @@ def test_outcomes_are_told_apart(row: dict[str, Any], outcome: str) -> None:
         (["request-id:(.)"], SGLANG, "r"),
         (["label:none", "span:tenant.id"], SGLANG, None),
         (["litellm:key"], ENVOY, "acme"),
+        (["adapter"], {"arrived_ns": NOW_NS, "adapter": "lora-acme"}, "lora-acme"),
+        (["request-id:^(.*)-"], {"arrived_ns": NOW_NS, "request_id": "acme-7"}, "acme"),
+        (["adapter"], {"arrived_ns": NOW_NS, "adapter": "a", "tenant": "told"}, "told"),
     ],
 )
 def test_the_tenant_follows_the_rules(
@@ -464,6 +473,17 @@ def test_a_table_with_a_start(tmp_path: Path) -> None:
     records = list(read_records(path, left_out, Translator(start_ns=NOW_NS)))
     assert [record.arrived_ns - NOW_NS for record in records] == [0, 1_500_000_000]
     assert left_out.reasons == {"no_arrival": 1}
+
+
+def test_equal_rows_without_any_id_are_requests_of_their_own(tmp_path: Path) -> None:
+    rejected = with_(NGINX, http_x_request_id="", http_traceparent="", status="503")
+    known = with_(NGINX, http_traceparent="")
+    path = tmp_path / "access.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [rejected] * 3 + [known] * 2))
+    records = list(read_records(path, LeftOut()))
+    assert records == list(read_records(path, LeftOut())), "read again it is the same"
+    assert len({record.span_id for record in records[:3]} - {None}) == 3
+    assert len(join_records(records)) == 4, "an id tells that it is the same"
 
 
 SERVEGEN = "t_s,rate_rps,iat_cv,iat_family,param1,param2"

@@ -92,21 +92,19 @@ def read_records(
 
 def _lines(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
     with _open(path) as file:
-        number, position = 0, 0
+        number = 0
         while line := file.readline(MAX_LINE + 1):
             number += 1
             if line.strip():
                 try:
-                    found = translator.record(load_line(line), position)
+                    found = translator.record(load_line(line), number)
                 except RecordError as error:
                     left_out.add(f"line {number}", error)
                 else:
                     if found is not None:
                         yield found[0]
-            position += len(line)
             while len(line) > MAX_LINE and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE + 1)
-                position += len(line)
 
 
 def _table(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:

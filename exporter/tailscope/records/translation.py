@@ -305,7 +305,10 @@ def _outcome(row: Mapping[str, Any], form: Format, record: RequestRecord) -> str
         value = _at(row, rule.path)
         if value is not None and rule.pattern.fullmatch(str(value)):
             return of_timeout(record) if rule.outcome == TIMEOUT else rule.outcome
-    return of_status(record.status) or ("ok" if form.completes else None)
+    by_status = of_status(record.status)
+    if by_status == "ok" and form.completion and _at(row, form.completion) == "":
+        return "aborted"
+    return by_status or ("ok" if form.completes else None)
 
 
 def _place(row: Mapping[str, Any], form: Format, rule: TenantRule) -> str | None:

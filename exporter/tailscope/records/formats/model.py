@@ -74,6 +74,7 @@ class Format:
         embedded: Keys whose text is JSON again.
         outcomes: What a row says of its end; the first hit wins, then the HTTP status.
         completes: True if a row of which nothing bad is said ended well.
+        completion: Key that is there and empty where an answer was not sent to its end.
         places: Places where a tenant rule looks, by the rule's text.
         clock: What its times count from.
     """
@@ -88,5 +89,6 @@ class Format:
     embedded: tuple[str, ...] = ()
     outcomes: tuple[OutcomeRule, ...] = ()
     completes: bool = False
+    completion: str = ""
     places: Mapping[str, Field] = field(default_factory=lambda: MappingProxyType({}))
     clock: Clock = Clock.WALL
