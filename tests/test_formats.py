@@ -339,6 +339,8 @@ def test_every_format_is_declared_well() -> None:
         (with_(DYNAMO, request__finish_reason="cancelled"), "aborted"),
         (with_(LITELLM, status="failure", error_information__error_class="Timeout"),
          "generation_timeout"),
+        (with_(LITELLM, status="failure", completionStartTime=LITELLM["endTime"],
+               error_information__error_class="Timeout"), "queue_timeout"),
         (with_(LITELLM, stream=False, status="failure",
                error_information__error_class="APITimeoutError"), "queue_timeout"),
         (with_(LITELLM, status="failure", error_information__error_class="RateLimitError"),

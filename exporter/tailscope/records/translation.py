@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,7 +63,7 @@ class Translator:
         self._recognised: dict[tuple[str, ...], Format] = {}
 
     def record(
-        self, row: Mapping[str, Any], position: int | None = None
+        self, row: Mapping[str, Any], position: Hashable | None = None
     ) -> tuple[RequestRecord, int] | None:
         """Make a record of a row; None if the row is of a known format and is no request.
 
@@ -88,7 +88,7 @@ class Translator:
             record = self._translate(row, form)
         return record, self.finish(record, position)
 
-    def finish(self, record: RequestRecord, position: int | None) -> int:
+    def finish(self, record: RequestRecord, position: Hashable | None) -> int:
         """Fill what follows from the rest, and move the record if a start was given.
 
         Returns:
@@ -150,7 +150,7 @@ class Translator:
         return record
 
 
-def _identity(record: RequestRecord, position: int) -> str:
+def _identity(record: RequestRecord, position: Hashable) -> str:
     """Tell a row that has no id from all others of its file."""
     told = f"{position} {record.source} {record.arrived_ns} {record.total_seconds} {record.tenant}"
     return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -221,6 +221,8 @@ def _value(row: Mapping[str, Any], column: str, field: Field) -> str | int | flo
     if field.where and not _at(row, field.where):
         return None
     value = _first(row, field.paths)
+    if field.unlike and value == _at(row, field.unlike):
+        return None
     kind = COLUMNS[column]
     if kind is str:
         return _text(value, field)

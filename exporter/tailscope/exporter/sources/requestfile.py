@@ -188,7 +188,7 @@ class RequestFileSource:
         rejected: Counter[str] = Counter()
         records: list[RequestRecord] = []
         clamped = 0
-        following = self._offset
+        following, inode = self._offset, self._identity and self._identity[1]
         for index, line in enumerate(chunk[:end].split(b"\n")):
             position, following = following, following + len(line) + 1
             if index == 0 and self._skipping:
@@ -197,7 +197,7 @@ class RequestFileSource:
             if not line.strip():
                 continue
             try:
-                found = self._translator.record(load_line(line), position)
+                found = self._translator.record(load_line(line), (inode, position))
             except RecordError as error:
                 rejected[error.reason] += 1
                 continue

@@ -34,6 +34,7 @@ class Field:
         minus: Keys of what is subtracted; both must be there.
         pattern: Of a text, only the first group is kept, and nothing where it does not match.
         where: Key that must be true, or the column is not known.
+        unlike: Key whose value stands in for one that is not known.
     """
 
     paths: tuple[str, ...]
@@ -41,6 +42,7 @@ class Field:
     minus: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     where: str = ""
+    unlike: str = ""
 
 
 @dataclass(frozen=True, slots=True)
