@@ -238,7 +238,7 @@ def test_what_is_sent_twice_counts_once(expect_gateway: bool, pause: float) -> N
 def test_what_was_seen_is_forgotten_in_the_end(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matcher, "_MAX_SEEN", 10)
+    monkeypatch.setattr("tailscope.exporter.seen._MAX_SEEN", 10)
     for number in range(100):
         watched.add(engine(str(number), str(number), f"{number:032x}", span_id="e1"))
     seen = watched.matcher._seen

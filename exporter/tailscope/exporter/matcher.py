@@ -19,8 +19,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any
 
+from tailscope.exporter.outerview import lent
+from tailscope.exporter.seen import Seen
 from tailscope.records.record import RequestRecord
 
 Pair = tuple[RequestRecord | None, RequestRecord | None]
@@ -33,7 +34,6 @@ WAIT_SECONDS = 10.0
 
 _MAX_ROWS = 20_000
 _MAX_EARLY_ROWS = 5_000
-_MAX_SEEN = 20_000
 
 
 class _State(Enum):
@@ -69,29 +69,6 @@ class _Row:
 
 
 _SPAN, _TRACE, _REQUEST = range(3)
-
-
-class _Seen:
-    """Rows that came not long ago, by their span: a sender that heard no answer sends once more.
-
-    Only hashes are kept, some 40,000 of them: a few minutes at 200 requests/s.
-    """
-
-    def __init__(self) -> None:
-        self._new: set[int] = set()
-        self._old: set[int] = set()
-
-    def __call__(self, record: RequestRecord) -> bool:
-        """Whether it was seen before; it is from now on."""
-        if record.span_id is None:
-            return False
-        key = hash((record.role, record.trace_id, record.span_id))
-        if key in self._new or key in self._old:
-            return True
-        if len(self._new) >= _MAX_SEEN:
-            self._old, self._new = self._new, set()
-        self._new.add(key)
-        return False
 
 
 class _Index:
@@ -138,7 +115,7 @@ class Matcher:
         self._engines, self._gateways = _Index(), _Index()
         self._called: dict[Hashable, list[_Row]] = {}
         self._outers: dict[Hashable, _Row] = {}
-        self._seen = _Seen()
+        self._seen = Seen()
         self._waiting: deque[_Row] = deque()
         self._settled: deque[_Row] = deque()
         self._complete: list[Pair] = []
@@ -384,32 +361,12 @@ def _is_middleware(row: _Row) -> bool:
     return row.record.source == "middleware"
 
 
-_OF_VIEW = ("model", "attempt", "input_tokens", "cached_tokens", "output_tokens")
-
-
 def _inherit(inner: _Row, outer: _Row, called: bool, alone: bool) -> None:
-    """Take from an outer view what a nearer one does not know.
-
-    Args:
-        inner: The nearer one.
-        outer: The outer one.
-        called: Whether its span called the nearer one's; otherwise it lies beside it.
-        alone: Whether there is no other nearer one, so that all of it is about this one.
-    """
-    found: dict[str, Any] = {}
-    tenant = outer.record.tenant
-    if tenant is not None and (inner.record.tenant is None or (inner.lent and called)):
-        found["tenant"] = tenant
+    """Give a nearer view what it lacks; ``called``: its span was called by the outer one's."""
+    again = inner.lent and called
+    found = lent(inner.record, outer.record, alone=alone, again=again)
+    if "tenant" in found:
         inner.lent = not called
-    if alone:
-        found |= {
-            name: value
-            for name in _OF_VIEW
-            if (value := getattr(outer.record, name)) is not None
-            and getattr(inner.record, name) is None
-        }
-        if outer.record.outcome not in (None, "ok"):
-            found["outcome"] = outer.record.outcome
     if found:
         inner.record = replace(inner.record, **found)
 
