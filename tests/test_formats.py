@@ -477,6 +477,26 @@ def test_a_table_with_a_start(tmp_path: Path) -> None:
     assert left_out.reasons == {"no_arrival": 1}
 
 
+def test_rates_that_give_no_times_come_to_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "chunk-9-trace.csv"
+    rows = ["0,nan,1,Gamma,1,1", "600,inf,1,,,", "1200,2,1,Gamma,1e-9,1e-9", "1800,0.1,1,,,"]
+    path.write_text("\n".join(rows))
+    records = list(read_records(path, LeftOut()))
+    windows = Counter((record.arrived_ns - ORIGIN_NS) // (600 * 10**9) for record in records)
+    assert windows.keys() == {2, 3}
+    assert windows[2] < 50_000
+    assert windows[3] == pytest.approx(60, rel=0.5)
+
+
+def test_a_table_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    row = ROWS["azure"][0]
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n", "utf-8-sig")
+    left_out = LeftOut()
+    assert len(list(read_records(path, left_out))) == 1
+    assert not left_out.reasons
+
+
 def test_equal_rows_without_any_id_are_requests_of_their_own(tmp_path: Path) -> None:
     rejected = with_(NGINX, http_x_request_id="", http_traceparent="", status="503")
     known = with_(NGINX, http_traceparent="")

@@ -108,7 +108,7 @@ def _lines(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[Re
 
 
 def _table(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
-    with _open(path) as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
+    with _open(path) as file, io.TextIOWrapper(file, "utf-8-sig", "replace", newline="") as text:
         table = csv.DictReader(text)
         if servegen.recognises(path, table.fieldnames or ()):
             text.seek(0)
