@@ -37,9 +37,9 @@ from tailscope.records.segments import batches, listing
 from tailscope.records.tenancy import TENANT_ATTRIBUTES
 from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
+from tests.foreignrows import ROWS, SGLANG
 from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, body, message, span, span_id, value
 from tests.process import Exporter, exporter, run, until
-from tests.test_formats import ROWS, SGLANG
 
 KEY = "sk-canarykey-0123456789"
 SECRET = f"Tell canaryprompt of Doe, canarymail@example.com, {KEY}"

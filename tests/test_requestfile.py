@@ -21,7 +21,7 @@ from tailscope.records.errors import StoreError, StoreFull
 from tailscope.records.jsonl import MAX_LINE
 from tailscope.records.record import RequestRecord
 from tailscope.records.translation import Translator
-from tests.test_formats import DYNAMO, LITELLM, NGINX
+from tests.foreignrows import DYNAMO, LITELLM, NGINX
 
 NOW_NS = 1_796_000_000_000_000_000
 

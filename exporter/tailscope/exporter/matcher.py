@@ -222,21 +222,22 @@ class Matcher:
             row.state = _State.OUTER
             self._outers[trace, span] = row
             self._settled.append(row)
-            return True
         for one in outer:
-            _inherit(row, one, called, one.state is not _State.OUTER)
-            row.outer = called
+            if not inner:
+                _inherit(row, one, called, one.state is not _State.OUTER)
+                row.outer = called
             self._step_back(one, row)
         if parent is not None:
             self._called.setdefault((trace, parent), []).append(row)
-        return False
+        return bool(inner)
 
     def _step_back(self, outer: _Row, inner: _Row) -> None:
         """Let an outer view count no more; if it was counted, the nearer one was."""
         if outer.state is _State.OUTER:
             return
-        inner.state = outer.state
-        inner.held, outer.held = outer.held, []
+        if inner.state is not _State.OUTER:
+            inner.state = outer.state
+            inner.held, outer.held = outer.held, []
         outer.state = _State.OUTER
         self._gateways.remove(outer)
         self._outers[outer.record.trace_id, outer.record.span_id] = outer
