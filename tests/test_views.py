@@ -85,7 +85,7 @@ def _told(
     return gateway.tenant, gateway.outcome if given_up or engine is None else engine.outcome
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_metrics_count_what_the_reader_joins(seed: int) -> None:
     calls = Calls(seed)
     joined = calls.joined()
