@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import gzip
 import json
@@ -16,276 +15,12 @@ import pytest
 from tailscope.errors import UsageError
 from tailscope.records.declaration import declared
 from tailscope.records.formats import formats, told_format
-from tailscope.records.record import COLUMNS, OUTCOMES, ROLES, RecordError, RequestRecord
+from tailscope.records.reader import join_records
+from tailscope.records.record import COLUMNS, OUTCOMES, ROLES, RecordError
 from tailscope.records.recordfile import LeftOut, read_records
 from tailscope.records.tenancy import KINDS, parse_rules
 from tailscope.records.translation import ORIGIN_NS, Translator, instant
-
-NOW = 1_796_000_000
-NOW_NS = NOW * 10**9
-TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
-
-SGLANG: dict[str, Any] = {
-    "request_parameters": json.dumps(
-        {
-            "text": "a prompt",
-            "rid": "r1",
-            "priority": 2,
-            "lora_path": "adapter-a",
-            "custom_labels": {"tenant": "acme", "tier": "gold"},
-            "sampling_params": {"max_new_tokens": 32},
-            "external_trace_header": {"traceparent": TRACEPARENT},
-        }
-    ),
-    "id": "r1",
-    "prompt_tokens": 100,
-    "completion_tokens": 11,
-    "cached_tokens": 64,
-    "finish_reason": {"type": "length", "length": 32},
-    "e2e_latency": 1.5,
-    "queue_time": 0.25,
-    "forward_entry_time": 5000.5,
-    "prefill_finished_time": 5000.75,
-    "request_received_ts": NOW + 0.5,
-    "request_finished_ts": NOW + 2.0,
-    "first_token_latency": 0.625,
-    "dp_rank": 0,
-}
-DYNAMO: dict[str, Any] = {
-    "schema": "dynamo.request.trace.v1",
-    "event_type": "request_end",
-    "event_time_unix_ms": NOW * 1000 + 2000,
-    "request": {
-        "request_id": "d1",
-        "x_request_id": "client-1",
-        "model": "m",
-        "input_tokens": 100,
-        "output_tokens": 11,
-        "cached_tokens": 64,
-        "request_received_ms": NOW * 1000 + 500,
-        "prefill_wait_time_ms": 250.0,
-        "prefill_time_ms": 125.0,
-        "ttft_ms": 500.0,
-        "total_time_ms": 1500.0,
-    },
-}
-LITELLM: dict[str, Any] = {
-    "id": "chatcmpl-r1",
-    "trace_id": "5f3c0a52-0d0c-4a4e-9d0e-0d7c6a1f0b11",
-    "call_type": "acompletion",
-    "stream": True,
-    "status": "success",
-    "startTime": NOW + 0.5,
-    "endTime": NOW + 2.0,
-    "completionStartTime": NOW + 1.0,
-    "model": "openai/m",
-    "model_group": "m",
-    "prompt_tokens": 100,
-    "completion_tokens": 11,
-    "model_parameters": {"max_tokens": 32},
-    "messages": [{"content": "a prompt"}],
-    "metadata": {
-        "user_api_key_hash": "88dc28d0f030c55ed4ab77ed8faf098196cb1c05df778539800c9f1243fe6b4b",
-        "user_api_key_alias": "key-of-acme",
-        "user_api_key_team_alias": "acme",
-        "user_api_key_team_id": "t-1",
-        "user_api_key_end_user_id": "jane",
-    },
-}
-ENVOY: dict[str, Any] = {
-    "start_time": "2026-11-30T00:53:20.500Z",
-    "duration": 1500,
-    "response_code": 200,
-    "response_flags": "-",
-    "x_request_id": "client-1",
-    "traceparent": TRACEPARENT,
-    "authority": "secret.example",
-    "tenant": "acme",
-}
-NGINX: dict[str, Any] = {
-    "msec": f"{NOW + 2}.000",
-    "request_time": "1.500",
-    "status": "200",
-    "http_x_request_id": "client-1",
-    "http_traceparent": TRACEPARENT,
-    "http_x_tenant_id": "acme",
-    "upstream_header_time": "0.001",
-    "request_uri": "/v1/completions?key=secret",
-}
-ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "sglang": (
-        SGLANG,
-        {
-            "role": "engine",
-            "engine": "sglang",
-            "arrived_ns": NOW_NS + 500_000_000,
-            "ended_ns": NOW_NS + 2 * 10**9,
-            "trace_id": TRACE,
-            "parent_span_id": SPAN,
-            "request_id": "r1",
-            "tenant": "acme",
-            "queue_seconds": 0.25,
-            "prefill_seconds": 0.25,
-            "ttft_seconds": 0.625,
-            "frontend_seconds": 0.125,
-            "total_seconds": 1.5,
-            "input_tokens": 100,
-            "cached_tokens": 64,
-            "output_tokens": 11,
-            "max_tokens": 32,
-            "outcome": "ok",
-            "finish_reason": "length",
-            "priority": 2,
-            "adapter": "adapter-a",
-        },
-    ),
-    "dynamo": (
-        DYNAMO,
-        {
-            "role": "engine",
-            "engine": "dynamo",
-            "arrived_ns": NOW_NS + 500_000_000,
-            "ended_ns": NOW_NS + 2 * 10**9,
-            "request_id": "client-1",
-            "model": "m",
-            "queue_seconds": 0.25,
-            "prefill_seconds": 0.125,
-            "ttft_seconds": 0.5,
-            "decode_seconds": 1.0,
-            "frontend_seconds": 0.125,
-            "total_seconds": 1.5,
-            "input_tokens": 100,
-            "cached_tokens": 64,
-            "output_tokens": 11,
-            "outcome": "ok",
-        },
-    ),
-    "litellm": (
-        LITELLM,
-        {
-            "role": "gateway",
-            "arrived_ns": NOW_NS + 500_000_000,
-            "request_id": "r1",
-            "ended_ns": NOW_NS + 2 * 10**9,
-            "tenant": "acme",
-            "model": "m",
-            "ttft_seconds": 0.5,
-            "total_seconds": 1.5,
-            "input_tokens": 100,
-            "output_tokens": 11,
-            "max_tokens": 32,
-            "outcome": "ok",
-            "session": "5f3c0a52-0d0c-4a4e-9d0e-0d7c6a1f0b11",
-        },
-    ),
-    "envoy": (
-        ENVOY,
-        {
-            "role": "gateway",
-            "arrived_ns": NOW_NS + 500_000_000,
-            "request_id": "client-1",
-            "ended_ns": NOW_NS + 2 * 10**9,
-            "tenant": "acme",
-            "trace_id": TRACE,
-            "parent_span_id": SPAN,
-            "total_seconds": 1.5,
-            "status": 200,
-            "outcome": "ok",
-        },
-    ),
-    "nginx": (
-        NGINX,
-        {
-            "role": "gateway",
-            "arrived_ns": NOW_NS + 500_000_000,
-            "request_id": "client-1",
-            "ended_ns": NOW_NS + 2 * 10**9,
-            "tenant": "acme",
-            "trace_id": TRACE,
-            "parent_span_id": SPAN,
-            "total_seconds": 1.5,
-            "status": 200,
-            "outcome": "ok",
-        },
-    ),
-    "azure": (
-        {
-            "TIMESTAMP": "2023-11-16 18:17:03.9799600",
-            "ContextTokens": "4808",
-            "GeneratedTokens": "10",
-        },
-        {
-            "role": "gateway",
-            "arrived_ns": 1_700_158_623_979_960_000,
-            "input_tokens": 4808,
-            "output_tokens": 10,
-        },
-    ),
-    "mooncake": (
-        {"timestamp": 1500, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]},
-        {
-            "role": "gateway",
-            "arrived_ns": ORIGIN_NS + 1_500_000_000,
-            "input_tokens": 6758,
-            "output_tokens": 500,
-        },
-    ),
-    "bailian": (
-        {
-            "chat_id": 7,
-            "parent_chat_id": 3,
-            "timestamp": 1.5,
-            "input_length": 10,
-            "output_length": 5,
-            "type": "text",
-            "turn": 2,
-            "hash_ids": [1],
-        },
-        {
-            "role": "gateway",
-            "arrived_ns": ORIGIN_NS + 1_500_000_000,
-            "request_id": "7",
-            "input_tokens": 10,
-            "output_tokens": 5,
-        },
-    ),
-    "burstgpt": (
-        {
-            "Timestamp": "45",
-            "Model": "ChatGPT",
-            "Request tokens": "472",
-            "Response tokens": "18",
-            "Total tokens": "490",
-            "Log Type": "Conversation log",
-        },
-        {
-            "role": "gateway",
-            "arrived_ns": ORIGIN_NS + 45 * 10**9,
-            "model": "ChatGPT",
-            "input_tokens": 472,
-            "output_tokens": 18,
-        },
-    ),
-}
-
-
-def one(row: dict[str, Any], **settings: Any) -> RequestRecord:
-    found = Translator(**settings).record(row)
-    assert found is not None
-    return found[0]
-
-
-def with_(row: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A copy with other values; ``__`` stands for a level."""
-    changed = copy.deepcopy(row)
-    for path, value in more.items():
-        *levels, last = path.split("__")
-        place = changed
-        for level in levels:
-            place = place.setdefault(level, {})
-        place[last] = value
-    return changed
+from tests.foreignrows import DYNAMO, ENVOY, LITELLM, NGINX, NOW, NOW_NS, ROWS, SGLANG, one, with_
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -338,6 +73,8 @@ def test_every_format_is_declared_well() -> None:
         (with_(DYNAMO, request__finish_reason="cancelled"), "aborted"),
         (with_(LITELLM, status="failure", error_information__error_class="Timeout"),
          "generation_timeout"),
+        (with_(LITELLM, status="failure", completionStartTime=LITELLM["endTime"],
+               error_information__error_class="Timeout"), "queue_timeout"),
         (with_(LITELLM, stream=False, status="failure",
                error_information__error_class="APITimeoutError"), "queue_timeout"),
         (with_(LITELLM, status="failure", error_information__error_class="RateLimitError"),
@@ -355,6 +92,11 @@ def test_every_format_is_declared_well() -> None:
         (with_(NGINX, status="504"), "queue_timeout"),
         (with_(NGINX, status="503"), "rejected"),
         (with_(NGINX, status="500"), "error"),
+        (with_(NGINX, request_completion="OK"), "ok"),
+        (with_(NGINX, request_completion=""), "aborted"),
+        (with_(NGINX, request_completion="", status="503"), "rejected"),
+        ({"arrived_ns": NOW_NS, "status": 429}, "rejected"),
+        ({"arrived_ns": NOW_NS, "status": 200, "outcome": "aborted"}, "aborted"),
     ],
 )  # fmt: skip
 def test_outcomes_are_told_apart(row: dict[str, Any], outcome: str) -> None:
@@ -372,6 +114,9 @@ def test_outcomes_are_told_apart(row: dict[str, Any], outcome: str) -> None:
         (["request-id:(.)"], SGLANG, "r"),
         (["label:none", "span:tenant.id"], SGLANG, None),
         (["litellm:key"], ENVOY, "acme"),
+        (["adapter"], {"arrived_ns": NOW_NS, "adapter": "lora-acme"}, "lora-acme"),
+        (["request-id:^(.*)-"], {"arrived_ns": NOW_NS, "request_id": "acme-7"}, "acme"),
+        (["adapter"], {"arrived_ns": NOW_NS, "adapter": "a", "tenant": "told"}, "told"),
     ],
 )
 def test_the_tenant_follows_the_rules(
@@ -464,6 +209,37 @@ def test_a_table_with_a_start(tmp_path: Path) -> None:
     records = list(read_records(path, left_out, Translator(start_ns=NOW_NS)))
     assert [record.arrived_ns - NOW_NS for record in records] == [0, 1_500_000_000]
     assert left_out.reasons == {"no_arrival": 1}
+
+
+def test_rates_that_give_no_times_come_to_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "chunk-9-trace.csv"
+    rows = ["0,nan,1,Gamma,1,1", "600,inf,1,,,", "1200,2,1,Gamma,1e-9,1e-9", "1800,0.1,1,,,"]
+    path.write_text("\n".join(rows))
+    records = list(read_records(path, LeftOut()))
+    windows = Counter((record.arrived_ns - ORIGIN_NS) // (600 * 10**9) for record in records)
+    assert windows.keys() == {2, 3}
+    assert windows[2] < 50_000
+    assert windows[3] == pytest.approx(60, rel=0.5)
+
+
+def test_a_table_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    row = ROWS["azure"][0]
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n", "utf-8-sig")
+    left_out = LeftOut()
+    assert len(list(read_records(path, left_out))) == 1
+    assert not left_out.reasons
+
+
+def test_equal_rows_without_any_id_are_requests_of_their_own(tmp_path: Path) -> None:
+    rejected = with_(NGINX, http_x_request_id="", http_traceparent="", status="503")
+    known = with_(NGINX, http_traceparent="")
+    path = tmp_path / "access.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [rejected] * 3 + [known] * 2))
+    records = list(read_records(path, LeftOut()))
+    assert records == list(read_records(path, LeftOut())), "read again it is the same"
+    assert len({record.span_id for record in records[:3]} - {None}) == 3
+    assert len(join_records(records)) == 4, "an id tells that it is the same"
 
 
 SERVEGEN = "t_s,rate_rps,iat_cv,iat_family,param1,param2"

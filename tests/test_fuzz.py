@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailscope.catalogue.engines import engines
-from tailscope.catalogue.engines.vllm import SPANS
 from tailscope.catalogue.spans import KINDS
 from tailscope.exporter.otlp import BadMessage, TooLarge, read_protobuf
 from tailscope.exporter.otlpgrpc import SERVICE
@@ -36,6 +35,7 @@ from tests.process import Exporter, exporter
 MIB = 1 << 20
 GROWTH = 150 * MIB
 READER = SpanReader(engines())
+SPAN_KINDS = (*KINDS, *(engine.spans for engine in engines().values() if engine.spans))
 QUICK = settings(
     max_examples=100,
     deadline=None,
@@ -141,8 +141,7 @@ ATTRIBUTES = st.one_of(
     st.dictionaries(
         st.sampled_from(
             [
-                *SPANS.attributes,
-                *(name for kind in KINDS for name in kind.attributes),
+                *(name for kind in SPAN_KINDS for name in kind.attributes),
                 "tenant",
                 "error.type",
                 "gen_ai.system",

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailscope.exporter import matcher
-from tailscope.exporter.matcher import WAIT_SECONDS, Matcher
+from tailscope.exporter.matcher import WAIT_SECONDS, Matcher, Pair
 from tailscope.records.reader import join_records
 from tailscope.records.record import RequestRecord
 
@@ -170,14 +170,53 @@ def test_an_outer_view_counts_not(watched: Watched, order: tuple[int, ...], pare
     assert len(join_records(rows)) == 1
 
 
-def test_an_outer_view_gives_its_tenant() -> None:
-    tenants: list[str | None] = []
-    paired = Matcher(
-        lambda pairs: tenants.extend(gateway.tenant if gateway else None for _, gateway in pairs),
-        expect_gateway=True,
+def told(rows: list[RequestRecord], pause: float = 1.0) -> list[tuple[str | None, str | None]]:
+    """Tenant and outcome of each request, of rows that come one after the other."""
+    clock = [0.0]
+    found: list[Pair] = []
+    matcher = Matcher(found.extend, expect_gateway=True, now=lambda: clock[0])
+    for row in rows:
+        matcher.add([row])
+        clock[0] += pause
+    for _ in range(4):
+        clock[0] += WAIT_SECONDS
+        matcher.expire()
+    return [
+        (gateway.tenant if gateway else None, gateway.outcome if gateway else None)
+        for _, gateway in found
+    ]
+
+
+@pytest.mark.parametrize("parent", ["s1", "caller"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_an_outer_view_gives_its_tenant_and_its_word(order: tuple[int, ...], parent: str) -> None:
+    outer = gateway("outer", parent_span_id="caller", tenant="acme", outcome="queue_timeout")
+    rows = [engine("e", "s9"), near("near", parent), outer]
+    assert told([rows[index] for index in order]) == [("acme", "queue_timeout")]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_the_nearest_caller_names_the_tenant(order: tuple[int, ...]) -> None:
+    program = gateway("program", "s0", tenant="program")
+    between = gateway("between", "s1", tenant="team", parent_span_id="s0")
+    rows = [program, between, near("near"), engine("e", "s9")]
+    assert [tenant for tenant, _ in told([rows[index] for index in order])] == ["team"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_attempts_of_one_call_share_its_tenant(order: tuple[int, ...]) -> None:
+    first, second = near("first"), near("second")
+    first.span_id, first.outcome = "s8", "rejected"
+    rows = [first, second, gateway("call", tenant="acme", outcome="ok"), engine("e", "s9")]
+    assert Counter(told([rows[index] for index in order])) == Counter(
+        {("acme", "rejected"): 1, ("acme", None): 1}
     )
-    paired.add([gateway("outer", tenant="acme"), near("near"), engine("e", "s9")])
-    assert tenants == ["acme"]
+
+
+def test_a_nearer_view_that_comes_after_the_count_is_no_second_request() -> None:
+    log = gateway("log", None, tenant="acme")
+    assert told([log, engine("e", "s9"), near("near", "caller")]) == [("acme", None)]
+    assert told([log, near("near", "caller")], 1.5 * WAIT_SECONDS) == [("acme", None)]
 
 
 # What comes twice
@@ -199,7 +238,7 @@ def test_what_is_sent_twice_counts_once(expect_gateway: bool, pause: float) -> N
 def test_what_was_seen_is_forgotten_in_the_end(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matcher, "_MAX_SEEN", 10)
+    monkeypatch.setattr("tailscope.exporter.seen._MAX_SEEN", 10)
     for number in range(100):
         watched.add(engine(str(number), str(number), f"{number:032x}", span_id="e1"))
     seen = watched.matcher._seen

@@ -25,8 +25,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValu
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tailscope import cli
-from tailscope.catalogue.engines.vllm import SPANS
-from tailscope.catalogue.spans import KINDS, SERVER_ATTRIBUTES
+from tailscope.catalogue.engines import engines
+from tailscope.catalogue.spans import KINDS, SERVER_ATTRIBUTES, SpanKind
 from tailscope.exporter.otlp import MAX_MESSAGE
 from tailscope.exporter.otlpgrpc import SERVICE
 from tailscope.records.jsonl import MAX_LINE
@@ -37,9 +37,9 @@ from tailscope.records.segments import batches, listing
 from tailscope.records.tenancy import TENANT_ATTRIBUTES
 from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
+from tests.foreignrows import ROWS, SGLANG
 from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, body, message, span, span_id, value
 from tests.process import Exporter, exporter, run, until
-from tests.test_formats import ROWS, SGLANG
 
 KEY = "sk-canarykey-0123456789"
 SECRET = f"Tell canaryprompt of Doe, canarymail@example.com, {KEY}"
@@ -58,20 +58,14 @@ UNREAD = (
     *("http.request.header.authorization", "http.request.header.x-api-key", "http.url"),
     *("url.full", "url.query", "user.email", "user_agent.original", "exception.message"),
 )
+SPAN_KINDS = (*KINDS, *(engine.spans for engine in engines().values() if engine.spans))
 READ: Mapping[str, type] = {
-    **{name: COLUMNS[column] for name, column in SPANS.attributes.items()},
-    **{name: COLUMNS[column] for kind in KINDS for name, column in kind.attributes.items()},
-    **{name: str for kind in KINDS for names in kind.places.values() for name in names},
-    **{mark.attribute: str for kind in KINDS for mark in kind.outcomes},
+    **{name: COLUMNS[column] for kind in SPAN_KINDS for name, column in kind.attributes.items()},
+    **{name: str for kind in SPAN_KINDS for names in kind.places.values() for name in names},
+    **{mark.attribute: str for kind in SPAN_KINDS for mark in kind.outcomes},
     **dict.fromkeys(TENANT_ATTRIBUTES, str),
 }
-PRODUCERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("llm_request", {}),
-    *((f"chat {SECRET}", {group[0]: 1 for group in kind.marks}) for kind in KINDS),
-)
-"""A span's name, and what makes it a request of each kind of producer."""
-
-MARKS = {name for kind in KINDS for group in kind.marks for name in group}
+MARKS = {name for kind in SPAN_KINDS for group in kind.marks for name in group}
 
 
 def found(*texts: str | bytes) -> list[str]:
@@ -102,9 +96,10 @@ SHAPES: dict[str, Callable[[type], AnyValue]] = {
 """How a secret is put into an attribute that is read, by the type of its column."""
 
 
-def marked_span(number: int, name: str, own: Mapping[str, Any], shape: str) -> Span:
+def marked_span(number: int, producer: SpanKind, shape: str) -> Span:
     """A span with a secret wherever there is a place for one."""
-    one = span(number, name=name)
+    own = {group[0]: 1 for group in producer.marks}  # what makes it a request of this producer
+    one = span(number, name=producer.name or f"chat {SECRET}")
     del one.attributes[:]
     one.attributes.extend(attributes({**dict.fromkeys(UNREAD, SECRET), SECRET: SECRET}))
     one.attributes.extend(attributes({"x.bytes": SECRET.encode(), "x.list": [SECRET, LONG]}))
@@ -113,9 +108,10 @@ def marked_span(number: int, name: str, own: Mapping[str, Any], shape: str) -> S
     one.attributes.extend(
         KeyValue(key=key, value=SHAPES[shape](kind))
         for key, kind in READ.items()
-        if name == "llm_request" or key in own or key not in MARKS  # of another producer
+        if key not in producer.lacks
+        and (key in own or key in producer.attributes or key not in MARKS)  # of another producer
     )
-    if name != "llm_request":  # it is a request only if it has a tenant
+    if producer.role == "gateway":  # it is a request only if it has a tenant
         one.attributes.extend(attributes({TENANT_ATTRIBUTES[0]: TENANT}))
     one.trace_state = f"vendor={KEY}"
     one.status.CopyFrom(Status(code=Status.STATUS_CODE_ERROR, message=SECRET))
@@ -129,8 +125,8 @@ def marked_span(number: int, name: str, own: Mapping[str, Any], shape: str) -> S
 def marked_message(first: int) -> tuple[ExportTraceServiceRequest, list[int]]:
     """A message with an engine's and a gateway's span of every shape; and their numbers."""
     spans = []
-    for number, (shape, (name, own)) in enumerate(product(SHAPES, PRODUCERS)):
-        spans.append(marked_span(first + number, name, own, shape))
+    for number, (shape, producer) in enumerate(product(SHAPES, SPAN_KINDS)):
+        spans.append(marked_span(first + number, producer, shape))
     kept = list(range(first, first + len(spans)))
     spans.append(span(first + 90, name=SECRET, gen_ai__prompt=SECRET))
     unread = {**dict.fromkeys(UNREAD, SECRET), SECRET: SECRET}
@@ -493,9 +489,9 @@ def test_the_secrets_stood_in_requests_that_are_kept(told: Told) -> None:
     rows = Reader(told.data).requests().set_index("span_id", drop=False)
     for number in told.kept:
         row = rows.loc[span_id(number)]
-        source = ("vllm", *(kind.source for kind in KINDS))[number % 100 % len(PRODUCERS)]
-        assert row["source"] == source
-        assert row["tenant"] == TENANT if source != "vllm" else row["tenant"] != row["tenant"]
+        producer = SPAN_KINDS[number % 100 % len(SPAN_KINDS)]
+        assert row["source"] == producer.source
+        assert (row["tenant"] == TENANT) is (producer.role == "gateway")
         assert row["outcome"] == "error"
     good = rows.loc[span_id(900)]
     assert (good["tenant"], good["request_id"], good["model"]) == (TENANT, f"{REQUEST}-2", MODEL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections import Counter
@@ -20,7 +21,7 @@ from tailscope.records.errors import StoreError, StoreFull
 from tailscope.records.jsonl import MAX_LINE
 from tailscope.records.record import RequestRecord
 from tailscope.records.translation import Translator
-from tests.test_formats import DYNAMO, LITELLM, NGINX
+from tests.foreignrows import DYNAMO, LITELLM, NGINX
 
 NOW_NS = 1_796_000_000_000_000_000
 
@@ -32,6 +33,7 @@ class Taken(Intake):
         matcher = Matcher(lambda pairs: None, expect_gateway=False)
         super().__init__(None, matcher, lambda: (None, None))
         self.ids: list[str | None] = []
+        self.spans: list[str | None] = []
         self.rejected: Counter[str] = Counter()
         self.refusal: StoreError | None = None
 
@@ -45,6 +47,7 @@ class Taken(Intake):
         if self.refusal is not None:
             raise self.refusal
         self.ids += [record.request_id for record in records]
+        self.spans += [record.span_id for record in records]
         self.rejected += rejected or Counter()
         return super().accept(source, records, rejected, clamped)
 
@@ -118,6 +121,62 @@ def test_a_half_line_is_not_lost_in_a_restart(start: Start, path: Path, taken: T
     add(path, line(2)[20:])
     start().read()
     assert taken.ids == ["1", "2"]
+
+
+def test_gzip_members_are_taken_as_they_are_added(
+    start: Start, tmp_path: Path, path: Path, taken: Taken
+) -> None:
+    packed = path.with_suffix(".jsonl.gz")
+    notes = tmp_path / "notes"
+    notes.mkdir()
+
+    def running() -> RequestFileSource:
+        return RequestFileSource(packed, taken, notes)
+
+    source = running()
+    for number in range(3):
+        add(packed, gzip.compress(f"{line(2 * number)}{line(2 * number + 1)}".encode()))
+        source.read()
+        source.read()
+    whole = gzip.compress((line(6) + line(7)).encode())
+    add(packed, whole[:-20])
+    source.read()
+    source.close()
+    source = running()
+    add(packed, whole[-20:])
+    source.read()
+    assert taken.ids == [str(number) for number in range(8)]
+    packed.write_bytes(gzip.compress(line(8).encode()))
+    source.read()
+    assert taken.ids[8:] == ["8"], "it was cut and begun anew"
+    add(packed, gzip.compress(line(9).encode()), b"no gzip at all")
+    source.read()
+    assert taken.ids[9:] == ["9"], "what comes before the damage is taken"
+    with pytest.raises(SourceError, match="no gzip"):
+        source.read()
+    source.close()
+
+
+def test_gzip_that_was_there_before_is_passed_over(path: Path, taken: Taken) -> None:
+    packed = path.with_suffix(".jsonl.gz")
+    add(packed, gzip.compress(line(1).encode()))
+    source = RequestFileSource(packed, taken, None)
+    source.read()
+    add(packed, gzip.compress(line(2).encode()))
+    source.read()
+    source.close()
+    assert taken.ids == ["2"]
+
+
+def test_equal_lines_without_an_id_are_told_apart_by_their_place(
+    start: Start, path: Path, taken: Taken
+) -> None:
+    rejected = {**NGINX, "http_x_request_id": "", "http_traceparent": "", "status": "503"}
+    add(path, *[json.dumps(rejected) + "\n"] * 3)
+    start().read()
+    start(None, fresh=True).read()
+    assert len(taken.spans) == 6
+    assert len(set(taken.spans)) == 3, "read again they are the same"
 
 
 def test_a_restart_goes_on_where_it_was(start: Start, path: Path, taken: Taken) -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import copy
-import json
 from collections import Counter
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from tailscope.catalogue.engines import engines
-from tailscope.exporter.anyvalue import read_float, read_int, read_text
-from tailscope.exporter.otlp import MAX_SPAN, BadMessage, TooLarge, read_protobuf
-from tailscope.exporter.otlpjson import MAX_JSON, read_json
+from tailscope.exporter.otlp import read_protobuf
 from tailscope.exporter.spankinds import TenantPlaces
-from tailscope.exporter.spans import Batch, SpanReader
+from tailscope.exporter.spans import SpanReader
 from tailscope.records.reader import join_records
 from tailscope.records.record import MAX_TEXT, RequestRecord
 from tailscope.records.tenancy import DEFAULT_RULES, TENANT_ATTRIBUTES, of_attributes, parse_rules
@@ -27,27 +21,14 @@ from tests.otlp import (
     NOW_NS,
     attributes,
     clients,
-    in_json,
     message,
     parent_id,
     recorded,
     span,
     span_id,
     trace_id,
-    value,
 )
-
-READER = SpanReader(engines())
-
-
-def read(request: ExportTraceServiceRequest) -> Batch:
-    return READER.read(read_protobuf(request.SerializeToString()))
-
-
-def read_one(one: Span, resource: dict[str, Any] | None = None) -> RequestRecord:
-    (record,) = read(message([one], resource)).records
-    return record
-
+from tests.spanreading import READER, gateway, read, read_one
 
 # What vLLM sends
 
@@ -178,6 +159,8 @@ def test_an_engine_span_becomes_a_record() -> None:
         ("chatcmpl-abc", "abc"),
         ("cmpl-abc-0", "abc"),
         ("cmpl-a-b-12", "a-b"),
+        ("1_chatcmpl-abc", "abc"),
+        ("embd-abc-0", "abc"),
         ("abc", "abc"),
         ("", None),
     ],
@@ -238,6 +221,7 @@ def test_a_request_that_has_not_ended() -> None:
     one.end_time_unix_nano = 0
     assert read_one(one).ended_ns == NOW_NS + 1 + 1_500_000_000, "arrival and total"
     del one.attributes[:]
+    one.attributes.extend(attributes({"gen_ai.request.id": "r"}))
     record = read_one(one)
     assert (record.ended_ns, record.total_seconds) == (None, None)
 
@@ -269,7 +253,8 @@ def test_the_tenants_attribute_can_be_set() -> None:
 
 def test_a_text_that_is_no_identifier_is_no_tenant() -> None:
     assert read_one(span(1, tenant="x" * (MAX_TEXT + 1))).tenant is None
-    assert read_one(span(1, tenant=7)).tenant is None
+    assert read_one(span(1, tenant=True)).tenant is None
+    assert read_one(span(1, tenant=7)).tenant == "7", "some name a tenant by its number"
     assert read_one(span(1, tenant="")).tenant is None
     assert read_one(span(1, tenant="a\x1b[31m\nb")).tenant == "a?[31m?b"
 
@@ -295,6 +280,16 @@ def test_the_first_rule_that_hits_wins(rules: list[str], tenant: str | None) -> 
     assert reader.read(read_protobuf(body)).records[0].tenant == tenant
 
 
+def test_a_header_as_pythons_instrumentation_writes_it() -> None:
+    reader = SpanReader(engines(), parse_rules("--tenant-rule", ["header:X-Team-Id"]))
+    of_gateway = gateway(1, **{"http.request.header.x_team_id": ["acme"]})
+    marks: dict[str, Any] = {"tailscope.middleware": True, "tailscope.tenant": "globex"}
+    of_middleware = span(2, name="request", **marks)
+    body = message([of_gateway, of_middleware]).SerializeToString()
+    records = reader.read(read_protobuf(body)).records
+    assert [record.tenant for record in records] == ["acme", "globex"]
+
+
 @pytest.mark.parametrize(
     ("rules", "plain"),
     [
@@ -310,457 +305,3 @@ def test_rules_that_ask_for_attributes_alone_say_so(
     rules: tuple[str, ...], plain: tuple[tuple[str, ...], tuple[str, ...]] | None
 ) -> None:
     assert TenantPlaces(parse_rules("", rules)).plain == plain
-
-
-# Gateway spans
-
-
-def gateway(number: int, **more: Any) -> Span:
-    given = {"gen_ai__operation__name": "chat", "tenant__id": "acme", **more}
-    return span(number, name="litellm_request", **given)
-
-
-def test_a_gateways_span_becomes_a_record() -> None:
-    record = read_one(
-        gateway(
-            7,
-            gen_ai__request__model="alias",
-            gen_ai__response__model="llama-3-8b",
-            gen_ai__usage__input_tokens=12,
-            gen_ai__usage__cache_read__input_tokens=4,
-            gen_ai__usage__output_tokens=3,
-            gen_ai__response__finish_reasons=["stop", "length"],
-            gen_ai__server__time_to_first_token=0.25,
-            http__response__status_code=200,
-            http__request__header__x_request_id="no",
-            **{"http__request__header__x-request-id": "r-7"},
-        ),
-        {"service.instance.id": "gateway-1"},
-    )
-    assert record == RequestRecord(
-        source="otlp",
-        role="gateway",
-        arrived_ns=NOW_NS + 7,
-        ended_ns=NOW_NS + 7 + 1_500_000_000,
-        span_id=span_id(7),
-        parent_span_id=parent_id(7),
-        trace_id=trace_id(7),
-        request_id="r-7",
-        tenant="acme",
-        model="llama-3-8b",
-        ttft_seconds=0.25,
-        total_seconds=1.5,
-        input_tokens=12,
-        cached_tokens=4,
-        output_tokens=3,
-        finish_reason="stop",
-        status=200,
-        outcome="ok",
-    )
-
-
-def test_the_newest_name_of_an_attribute_wins_whatever_the_order() -> None:
-    names = {
-        "gen_ai__usage__prompt_tokens": 1,
-        "gen_ai__usage__input_tokens": 2,
-    }
-    for order in (names, dict(reversed(names.items()))):
-        assert read_one(gateway(1, **order)).input_tokens == 2
-
-
-@pytest.mark.parametrize(
-    ("more", "outcome"),
-    [
-        ({}, "ok"),
-        ({"http__response__status_code": 200}, "ok"),
-        ({"http__response__status_code": 429}, "rejected"),
-        ({"http__response__status_code": 503}, "rejected"),
-        ({"http__response__status_code": 499}, "aborted"),
-        ({"http__response__status_code": 504}, "queue_timeout"),
-        ({"http__response__status_code": 404}, "error"),
-        ({"http__status_code": 500}, "error"),
-        ({"error__type": "KeyError"}, "error"),
-        ({"error__type": "429"}, "rejected"),
-        ({"error__type": "RateLimitError"}, "rejected"),
-        ({"error__type": "asyncio.CancelledError"}, "aborted"),
-        ({"error__type": "timeout"}, "queue_timeout"),
-        (
-            {"error__type": "ReadTimeout", "gen_ai__response__time_to_first_chunk": 0.5},
-            "generation_timeout",
-        ),
-    ],
-)
-def test_the_outcome_of_a_gateways_span(more: dict[str, Any], outcome: str) -> None:
-    assert read_one(gateway(1, **more)).outcome == outcome
-
-
-@pytest.mark.parametrize(
-    "attribute", [{"tenant": "a"}, {"gen_ai.system": "openai"}, {"http.route": "/"}, {}]
-)
-def test_a_span_that_is_no_request_is_passed_over(attribute: dict[str, Any]) -> None:
-    one = span(1, name="GET /")
-    one.attributes.extend(attributes(attribute))
-    batch = read(message([one]))
-    assert not batch.records
-    assert not batch.rejected
-
-
-@pytest.mark.parametrize("operation", ["invoke_agent", "execute_tool"])
-def test_an_operation_that_holds_requests_is_none(operation: str) -> None:
-    batch = read(message([gateway(1, gen_ai__operation__name=operation)]))
-    assert not batch.records
-
-
-def test_a_litellm_span_of_the_second_integration() -> None:
-    one = span(
-        3,
-        name="chat llama",
-        gen_ai__operation__name="chat",
-        gen_ai__request__model="llama",
-        gen_ai__response__id="chatcmpl-r3",
-        gen_ai__response__finish_reasons='["length"]',
-        gen_ai__response__time_to_first_chunk=0.25,
-        litellm__call_id="x",
-        litellm__team__id="t-1",
-        litellm__team__alias="acme",
-    )
-    record = read_one(one)
-    assert (record.source, record.role, record.tenant) == ("litellm", "gateway", "acme")
-    assert (record.request_id, record.finish_reason, record.outcome) == ("r3", "length", "ok")
-    assert record.ttft_seconds == 0.25
-
-
-def test_a_litellm_span_of_the_first_integration() -> None:
-    more = {"gen_ai.request.model": "llama", "metadata.user_api_key_alias": "key-of-acme"}
-    one = span(3, name="litellm_request")
-    one.attributes.extend(attributes({**more, "gen_ai.usage.prompt_tokens": 7}))
-    assert read_one(one).tenant == "key-of-acme"
-    assert read_one(one).input_tokens == 7
-    del one.attributes[1]
-    assert not read(message([one])).records, "nobody's, and it may be no LiteLLM"
-
-
-def sglang(**more: Any) -> Span:
-    given: dict[str, Any] = {
-        "rid": "0123456789abcdef",
-        "module": "sglang::request",
-        "gen_ai.usage.prompt_tokens": 100,
-        "gen_ai.usage.completion_tokens": 11,
-        "gen_ai.usage.cached_tokens": 64,
-        "gen_ai.request.id": "0123456789abcdef",
-        "gen_ai.response.model": "m",
-        "gen_ai.response.finish_reasons": '["stop"]',
-        f"{LATENCY}time_to_first_token": 0.5,
-        f"{LATENCY}e2e": 1.5,
-        f"{LATENCY}time_in_model_prefill": 0.375,
-        f"{LATENCY}time_in_model_decode": 1.0,
-    }
-    one = span(5, name="unified Req 01234567")
-    one.attributes.extend(attributes({**given, **more}))
-    return one
-
-
-def test_an_sglang_span_becomes_a_record() -> None:
-    record = read_one(sglang(), {"service.instance.id": "pod-1"})
-    assert record == RequestRecord(
-        source="sglang",
-        role="engine",
-        engine="sglang",
-        arrived_ns=NOW_NS + 5,
-        ended_ns=NOW_NS + 5 + 1_500_000_000,
-        span_id=span_id(5),
-        parent_span_id=parent_id(5),
-        trace_id=trace_id(5),
-        request_id="0123456789abcdef",
-        model="m",
-        server="pod-1",
-        ttft_seconds=0.5,
-        total_seconds=1.5,
-        decode_seconds=1.0,
-        input_tokens=100,
-        cached_tokens=64,
-        output_tokens=11,
-        finish_reason="stop",
-        outcome="ok",
-    ), "its prefill holds the queue, which it does not tell: neither is known"
-    record = read_one(sglang(**{f"{LATENCY}time_in_queue": 0.0625}))
-    assert (record.queue_seconds, record.prefill_seconds) == (0.0625, 0.375)
-    assert read_one(sglang(**{"gen_ai.response.finish_reasons": '["abort"]'})).outcome == "aborted"
-
-
-# Values
-
-
-@pytest.mark.parametrize(
-    ("item", "as_float", "as_int", "as_text"),
-    [
-        (1.5, 1.5, None, None),
-        (0.0, 0.0, 0, None),
-        (-2.0, -2.0, -2, None),
-        (float("nan"), None, None, None),
-        (float("inf"), None, None, None),
-        (1e300, 1e300, None, None),
-        (2.0**63, 2.0**63, None, None),
-        (0, 0.0, 0, None),
-        (1, 1.0, 1, None),
-        (127, 127.0, 127, None),
-        (128, 128.0, 128, None),
-        (16383, 16383.0, 16383, None),
-        (16384, 16384.0, 16384, None),
-        (-1, -1.0, -1, None),
-        (2**63 - 1, float(2**63 - 1), 2**63 - 1, None),
-        (True, None, None, None),
-        ("x", None, None, "x"),
-        ("", None, None, None),
-        ("x" * 125, None, None, "x" * 125),
-        ("x" * 126, None, None, "x" * 126),
-        ("x" * MAX_TEXT, None, None, "x" * MAX_TEXT),
-        ("x" * (MAX_TEXT + 1), None, None, None),
-        ("東京", None, None, "東京"),
-        ("7", None, None, "7"),
-        (b"x", None, None, None),
-        (["a", "b"], None, None, "a"),
-        ([], None, None, None),
-        ([1], None, None, None),
-        ([["a"]], None, None, None),
-    ],
-)
-def test_values(item: Any, as_float: float | None, as_int: int | None, as_text: str | None) -> None:
-    raw = value(item).SerializeToString()
-    assert (read_float(raw), read_int(raw), read_text(raw)) == (as_float, as_int, as_text)
-
-
-def test_values_in_an_unusual_encoding() -> None:
-    seven = value(7).SerializeToString()
-    assert read_int(b"\x18\x87\x00") == 7, "more bytes than needed"
-    assert read_int(value(6).SerializeToString() + seven) == 7, "the last one wins"
-    assert read_int(seven + b"\x98\x06\x01") == 7, "a field of a later version"
-    assert (read_int(b""), read_float(b""), read_text(b"")) == (None, None, None)
-    assert AnyValue.FromString(b"\x18\x87\x00").int_value == 7
-
-
-@pytest.mark.parametrize("raw", [b"\x0a\x03\xff\xfe\xfd", b"\x0a\x7fx", b"\x21\0", b"\xff" * 11])
-def test_a_value_that_is_none_at_all(raw: bytes) -> None:
-    for reader in (read_float, read_int, read_text):
-        with pytest.raises(BadMessage):
-            reader(raw)
-
-
-# The walk
-
-
-def test_a_resource_may_come_after_its_spans_and_in_pieces() -> None:
-    whole = message([span(1)], {"tenant": "a"}).resource_spans[0]
-    more = ResourceSpans()
-    more.resource.attributes.extend(attributes({"service.instance.id": "i"}))
-    scopes = ResourceSpans(scope_spans=whole.scope_spans).SerializeToString()
-    resource = ResourceSpans(resource=whole.resource).SerializeToString()
-    body = scopes + resource + more.SerializeToString()
-    group = b"\x0a" + bytes([len(body) & 0x7F | 0x80, len(body) >> 7]) + body
-    (record,) = READER.read(read_protobuf(group)).records
-    assert (record.tenant, record.server) == ("a", "i")
-
-
-def test_fields_of_a_later_version_are_passed_over() -> None:
-    unknown = b"\x78\x01" + b"\x7d1234" + b"\x7912345678" + b"\x7a\x03abc"
-    body = unknown + message([span(1)]).SerializeToString() + unknown
-    assert len(READER.read(read_protobuf(body)).records) == 1
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\x0a",
-        b"\x0a\x05abc",
-        b"\x0b",
-        b"\x0c",
-        b"\x0e\x01",
-        b"\x79123",
-        b"\xff" * 20,
-        b"\x08" + b"\xff" * 20,
-        b"\x0a\x02\x12\x05",
-        b"no protobuf at all",
-        b"<html>",
-        b'{"resourceSpans": []}',
-    ],
-)
-def test_what_is_no_message(body: bytes) -> None:
-    with pytest.raises(BadMessage, match="no ExportTraceServiceRequest") as caught:
-        READER.read(read_protobuf(body))
-    assert caught.value.__cause__ is None
-
-
-def test_a_message_that_is_cut_anywhere_is_none_or_a_shorter_one() -> None:
-    body = message([span(1), span(2)], {"tenant": "a"}).SerializeToString()
-    for length in range(1, len(body)):
-        with pytest.raises(BadMessage):
-            READER.read(read_protobuf(body[:length]))
-    assert not READER.read(read_protobuf(b"")).records
-
-
-def test_a_span_that_is_too_large_costs_nobody_else() -> None:
-    large = span(2, x="y" * MAX_SPAN)
-    batch = read(message([span(1), large, span(3)]))
-    assert batch.rejected == {"too_large": 1}
-    assert len(batch.records) == 2
-
-
-def test_a_resource_that_is_too_large() -> None:
-    with pytest.raises(TooLarge):
-        read(message([span(1)], {"x": "y" * MAX_SPAN}))
-
-
-@pytest.mark.parametrize("empty", [b"\x0a\x00", b"\x12\x00", b"\x78\x01"])
-def test_too_many_parts(empty: bytes) -> None:
-    with pytest.raises(TooLarge, match="more than 50000"):
-        READER.read(read_protobuf(empty * 60_000))
-    scope = ScopeSpans().SerializeToString() + b"\x12\x00" * 60_000
-    group = ResourceSpans().SerializeToString() + _field(2, scope)
-    with pytest.raises(TooLarge, match="more than 50000"):
-        READER.read(read_protobuf(_field(1, group)))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A field with a length."""
-    head = bytearray([number << 3 | 2])
-    length = len(content)
-    while length > 0x7F:
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    return bytes(head) + bytes([length]) + content
-
-
-# JSON
-
-
-def read_dict(loaded: Any) -> Batch:
-    return READER.read(read_json(json.dumps(loaded).encode()))
-
-
-def test_json_says_the_same_as_protobuf() -> None:
-    request = message([span(1), span(2, tenant="x"), gateway(3)], {"service.instance.id": "pod"})
-    assert read_dict(in_json(request)) == read(request)
-
-
-def test_recorded_messages_say_the_same_in_json() -> None:
-    for body in recorded("run11")[10:20]:
-        request = ExportTraceServiceRequest.FromString(body)
-        assert read_dict(in_json(request)) == READER.read(read_protobuf(body))
-
-
-def test_json_in_the_other_spellings() -> None:
-    loaded = in_json(message([span(10)]))
-    snake = {
-        "resource_spans": [
-            {
-                "resource": loaded["resourceSpans"][0]["resource"],
-                "scope_spans": [
-                    {
-                        "spans": [
-                            {
-                                "trace_id": trace_id(10).upper(),
-                                "span_id": span_id(10).upper(),
-                                "parent_span_id": parent_id(10).upper(),
-                                "name": "llm_request",
-                                "kind": "SPAN_KIND_SERVER",
-                                "start_time_unix_nano": NOW_NS + 10,
-                                "end_time_unix_nano": NOW_NS + 10 + 1_500_000_000,
-                                "attributes": loaded["resourceSpans"][0]["scopeSpans"][0]["spans"][
-                                    0
-                                ]["attributes"],
-                                "aFieldOfLater": [1, {"x": None}],
-                            }
-                        ]
-                    }
-                ],
-            }
-        ]
-    }
-    assert read_dict(snake) == read(message([span(10)]))
-
-
-def test_json_with_nothing_in_it() -> None:
-    nothings: list[dict[str, Any]] = [
-        {},
-        {"resourceSpans": []},
-        {"resourceSpans": None},
-        {"resourceSpans": [{}]},
-        {"resourceSpans": [{"scopeSpans": [{}]}]},
-        {"other": 1},
-    ]
-    for loaded in nothings:
-        assert read_dict(loaded) == Batch()
-
-
-def span_json(**changed: Any) -> dict[str, Any]:
-    loaded = in_json(message([span(1)]))
-    loaded["resourceSpans"][0]["scopeSpans"][0]["spans"][0].update(changed)
-    return loaded
-
-
-@pytest.mark.parametrize(
-    "loaded",
-    [
-        [],
-        3,
-        "x",
-        None,
-        {"resourceSpans": {}},
-        {"resourceSpans": [1]},
-        {"resourceSpans": [{"resource": 1}]},
-        {"resourceSpans": [{"resource": {"attributes": 1}}]},
-        {"resourceSpans": [{"scopeSpans": "x"}]},
-        {"resourceSpans": [{"scopeSpans": [{"spans": [[]]}]}]},
-        span_json(traceId="xyz"),
-        span_json(spanId=base64.b64encode(bytes(8)).decode()),
-        span_json(spanId=7),
-        span_json(startTimeUnixNano="soon"),
-        span_json(startTimeUnixNano=-1),
-        span_json(startTimeUnixNano=1e400),
-        span_json(name=["llm_request"]),
-        span_json(name="\ud800"),
-        span_json(attributes=[{"key": "x", "value": {"intValue": "y"}}]),
-        span_json(attributes=[{"key": "x", "value": 3}]),
-        span_json(attributes={"x": "y"}),
-        span_json(status=7),
-    ],
-)
-def test_json_that_is_no_message(loaded: Any) -> None:
-    with pytest.raises(BadMessage):
-        read_dict(copy.deepcopy(loaded))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe",
-        b"[" * 200_000,
-        b'{"a":' * 100_000,
-        b'{"resourceSpans": [{"resource": ' + b'{"attributes": [' * 1000,
-        b"9" * 10_000,
-    ],
-)
-def test_what_is_no_json(body: bytes) -> None:
-    with pytest.raises(BadMessage):
-        READER.read(read_json(body))
-
-
-def test_json_that_is_deep() -> None:
-    inner: dict[str, Any] = {"stringValue": "x"}
-    for _ in range(200):
-        inner = {"arrayValue": {"values": [inner]}}
-    loaded = span_json(attributes=[{"key": "x", "value": inner}])
-    with pytest.raises(BadMessage):
-        read_dict(loaded)
-
-
-def test_json_may_have_4_mib() -> None:
-    with pytest.raises(TooLarge, match="bytes of JSON"):
-        READER.read(read_json(b" " * (MAX_JSON + 1)))
-
-
-def test_events_and_links_are_not_looked_at() -> None:
-    loaded = span_json(events=["no event", {"name": 3}], links=7)
-    assert read_dict(loaded) == read(message([span(1)]))

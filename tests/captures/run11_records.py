@@ -50,7 +50,7 @@ def _engine_row(span: Span) -> dict[str, Any]:
         if column := SPANS.attributes.get(attribute.key):
             value = attribute.value
             row[column] = getattr(value, value.WhichOneof("value") or "string_value")
-    for pattern in SPANS.request_id:
+    for pattern in SPANS.patterns["request_id"]:
         if hit := pattern.fullmatch(row["request_id"]):
             row["request_id"] = hit[1]
             break

@@ -13,7 +13,8 @@ from tailscope.catalogue.model import (
     Unit,
 )
 from tailscope.catalogue.requests import STAGES
-from tailscope.catalogue.upstream import Engine, SpanMapping, Upstream
+from tailscope.catalogue.spans.model import SpanKind
+from tailscope.catalogue.upstream import Engine, Upstream
 
 __all__ = [
     "METRICS",
@@ -25,7 +26,7 @@ __all__ = [
     "Ignored",
     "Kind",
     "Metric",
-    "SpanMapping",
+    "SpanKind",
     "Unit",
     "Upstream",
     "metric",

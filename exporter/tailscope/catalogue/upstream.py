@@ -5,13 +5,13 @@ All of it is data. An engine is one module of ``catalogue.engines`` that defines
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
 from tailscope.catalogue.model import Across, Ignored, Kind
+from tailscope.catalogue.spans.model import SpanKind
 
 NO_TEXT: Mapping[str, str] = MappingProxyType({})
 
@@ -182,21 +182,6 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanMapping:
-    """How the spans of one producer become request records.
-
-    Attributes:
-        name: Span name that marks a request; other spans of the producer are left out.
-        attributes: Span attribute to column of the request record.
-        request_id: Patterns whose first group is the id that the client sent; first hit wins.
-    """
-
-    name: str
-    attributes: Mapping[str, str]
-    request_id: tuple[re.Pattern[str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Engine:
     """One inference engine or gateway: how to recognise it and how to read it.
 
@@ -251,7 +236,7 @@ class Engine:
     documents: tuple[Document, ...] = ()
     passes_on: tuple[Engine, ...] = ()
     switch_on: str = ""
-    spans: SpanMapping | None = None
+    spans: SpanKind | None = None
     renamed: str = ""
 
     @property

@@ -6,6 +6,7 @@ The usual encodings of a number or a short text are read where they lie; protobu
 from __future__ import annotations
 
 import math
+import re
 import struct
 
 from google.protobuf.message import DecodeError
@@ -20,6 +21,8 @@ _TEXT, _INTEGER, _DOUBLE = 1 << 3 | 2, 3 << 3 | 0, 4 << 3 | 1
 _DOUBLE_SIZE = 9
 _unpack_double = struct.Struct("<Bd").unpack
 _MAX_INT = 2**63 - 1
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|[µμu]s|ms|s)")
+_UNITS = {"ns": 1e-9, "ms": 1e-3, "s": 1.0}
 
 
 def read_float(raw: bytes) -> float | None:
@@ -69,6 +72,20 @@ def read_text(raw: bytes) -> str | None:
     if value.WhichOneof("value") == "array_value" and value.array_value.values:
         text = value.array_value.values[0].string_value
     return printable(text) if 0 < len(text) <= MAX_TEXT else None
+
+
+def read_name(raw: bytes) -> str | None:
+    """Read a text, or a whole number as one: some name a tenant by its number."""
+    text = read_text(raw)
+    if text is None and (number := read_int(raw)) is not None:
+        return str(number)
+    return text
+
+
+def read_duration(raw: bytes) -> float | None:
+    """Read seconds, also out of a text such as ``12.3ms``, as Rust writes a duration."""
+    hit = _DURATION.fullmatch(read_text(raw) or "")
+    return float(hit[1]) * _UNITS.get(hit[2], 1e-6) if hit else read_float(raw)
 
 
 def _decode(raw: bytes) -> AnyValue:

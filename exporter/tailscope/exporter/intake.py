@@ -117,7 +117,8 @@ class Intake:
             if of_model:
                 record.model = model
             if of_server or of_model:
-                record.inferred = _INFERRED[of_server, of_model]
+                told = _INFERRED[of_server, of_model]
+                record.inferred = f"{record.inferred},{told}" if record.inferred else told
 
     def lines(self) -> dict[str, list[Line]]:
         """Return the counts of records by source."""

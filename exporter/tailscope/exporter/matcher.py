@@ -6,7 +6,9 @@ by identity, as the reader of the store finds them: the span that called the eng
 that holds one gateway row only, then a request id that only one gateway row has; never by time.
 
 A gateway row whose span called that of another gateway row, or that is the one other row beside a
-middleware's in a trace, is an outer view of the same request: it gives its tenant and counts not.
+middleware's in a trace, is an outer view of the same request: it gives what the nearer one does not
+know, and its word if it gave up, and counts not. Spans end from the inside to the outside, so the
+outer view comes last: where one is to be expected, a pair waits for it.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from tailscope.exporter.outerview import lent
+from tailscope.exporter.seen import Seen
 from tailscope.records.record import RequestRecord
 
 Pair = tuple[RequestRecord | None, RequestRecord | None]
@@ -30,7 +34,6 @@ WAIT_SECONDS = 10.0
 
 _MAX_ROWS = 20_000
 _MAX_EARLY_ROWS = 5_000
-_MAX_SEEN = 20_000
 
 
 class _State(Enum):
@@ -41,12 +44,17 @@ class _State(Enum):
 
 
 class _Row:
-    __slots__ = ("record", "state", "until")
+    __slots__ = ("held", "lent", "outer", "record", "state", "until")
 
     def __init__(self, record: RequestRecord, state: _State, until: float) -> None:
         self.record = record
         self.state = state
         self.until = until
+        # Of a gateway row: its engine rows that wait for its outer view, whether that has come,
+        # and whether the tenant is that of a row beside it, which is not certain.
+        self.held: list[RequestRecord] = []
+        self.outer = False
+        self.lent = False
 
     def identities(self) -> Iterator[tuple[int, Hashable]]:
         """Yield what identifies the request, best first: (kind of key, key)."""
@@ -61,31 +69,6 @@ class _Row:
 
 
 _SPAN, _TRACE, _REQUEST = range(3)
-
-
-class _Seen:
-    """Rows that came not long ago, by their span: a sender that heard no answer sends once more.
-
-    Only hashes are kept, some 40,000 of them: a few minutes at 200 requests/s.
-    """
-
-    def __init__(self) -> None:
-        self._new: set[int] = set()
-        self._old: set[int] = set()
-
-    def new(self, records: Iterable[RequestRecord]) -> list[RequestRecord]:
-        """Those that were not seen before; they are from now on."""
-        found = []
-        for record in records:
-            if record.span_id is not None:
-                key = hash((record.role, record.trace_id, record.span_id))
-                if key in self._new or key in self._old:
-                    continue
-                if len(self._new) >= _MAX_SEEN:
-                    self._old, self._new = self._new, set()
-                self._new.add(key)
-            found.append(record)
-        return found
 
 
 class _Index:
@@ -131,7 +114,8 @@ class Matcher:
         self._lock = threading.Lock()
         self._engines, self._gateways = _Index(), _Index()
         self._called: dict[Hashable, list[_Row]] = {}
-        self._seen = _Seen()
+        self._outers: dict[Hashable, _Row] = {}
+        self._seen = Seen()
         self._waiting: deque[_Row] = deque()
         self._settled: deque[_Row] = deque()
         self._complete: list[Pair] = []
@@ -221,27 +205,45 @@ class Matcher:
         if trace is None:
             return False
         inner = list(self._called.get((trace, span), ()))
-        outer = self._gateways.find(_SPAN, (trace, parent)) if parent else []
+        outer = list(self._gateways.find(_SPAN, (trace, parent))) if parent else []
+        if parent and not outer and (known := self._outers.get((trace, parent))):
+            outer = [known]
+        called = bool(inner or outer)
         others = self._gateways.find(_TRACE, trace)
-        if not inner and not outer and len(others) == 1:
+        if not called and len(others) == 1:
             if _is_middleware(row) and not _is_middleware(others[0]):
-                outer = others
+                outer = list(others)
             elif _is_middleware(others[0]) and not _is_middleware(row):
                 inner = list(others)
         for one in inner:
-            _inherit(one, row)
+            _inherit(one, row, called, len(inner) == 1)
+            self._release(one, called)
         if inner:
-            return True
-        for one in list(outer):
-            _inherit(row, one)
-            if one.state is _State.WAITING:
-                one.state = _State.OUTER
-                self._gateways.remove(one)
+            row.state = _State.OUTER
+            self._outers[trace, span] = row
+            self._settled.append(row)
+        for one in outer:
+            if not inner:
+                _inherit(row, one, called, one.state is not _State.OUTER)
+                row.outer = called
+            self._step_back(one, row)
         if parent is not None:
             self._called.setdefault((trace, parent), []).append(row)
-        return False
+        return bool(inner)
+
+    def _step_back(self, outer: _Row, inner: _Row) -> None:
+        """Let an outer view count no more; if it was counted, the nearer one was."""
+        if outer.state is _State.OUTER:
+            return
+        if inner.state is not _State.OUTER:
+            inner.state = outer.state
+            inner.held, outer.held = outer.held, []
+        outer.state = _State.OUTER
+        self._gateways.remove(outer)
+        self._outers[outer.record.trace_id, outer.record.span_id] = outer
 
     def _forget_call(self, row: _Row) -> None:
+        self._outers.pop((row.record.trace_id, row.record.span_id), None)
         key = row.record.trace_id, row.record.parent_span_id
         if rows := self._called.get(key):
             if row in rows:
@@ -255,10 +257,29 @@ class Matcher:
 
     def _pair(self, engine: _Row, gateway: _Row) -> None:
         if engine.state is _State.WAITING and gateway.state is not _State.ALONE:
-            self._complete.append((engine.record, gateway.record))
+            gateway.held.append(engine.record)
+            if not self._expects_outer(gateway):
+                self._release(gateway, gateway.outer)
         for row in (engine, gateway):
             if row.state is _State.WAITING:
                 row.state = _State.PAIRED
+
+    def _expects_outer(self, gateway: _Row) -> bool:
+        """Whether an outer view may yet come that matters: it names the tenant, or others came."""
+        record = gateway.record
+        return (
+            not gateway.outer
+            and record.parent_span_id is not None
+            and record.trace_id is not None
+            and (record.tenant is None or gateway.lent or bool(self._outers))
+        )
+
+    def _release(self, gateway: _Row, outer: bool) -> None:
+        """Hand on what waited for the outer view, unless a better one may come."""
+        gateway.outer = gateway.outer or outer
+        if gateway.held and not self._expects_outer(gateway):
+            self._complete += [(engine, gateway.record) for engine in gateway.held]
+            gateway.held = []
 
     def _partners(self, row: _Row, *, certain: bool) -> list[_Row]:
         """Find the rows of the other role that belong to ``row``.
@@ -292,11 +313,13 @@ class Matcher:
             row = waiting.popleft()
             if row.state is _State.WAITING:
                 self._give_up(row)
+            self._release(row, True)
             row.until = now + WAIT_SECONDS
             settled.append(row)
         while settled and (settled[0].until <= now or len(settled) > _MAX_ROWS):
             row = settled.popleft()
             self._count_alone(row)
+            self._release(row, True)
             if row.record.role == "gateway":
                 self._forget_call(row)
             if row.state is not _State.OUTER:
@@ -304,6 +327,7 @@ class Matcher:
         if everything:
             for row in settled:
                 self._count_alone(row)
+                self._release(row, True)
 
     def _give_up(self, row: _Row) -> None:
         partners = self._partners(row, certain=False)
@@ -338,10 +362,14 @@ def _is_middleware(row: _Row) -> bool:
     return row.record.source == "middleware"
 
 
-def _inherit(inner: _Row, outer: _Row) -> None:
-    """Take from an outer view what a nearer one does not know."""
-    if inner.record.tenant is None and outer.record.tenant is not None:
-        inner.record = replace(inner.record, tenant=outer.record.tenant)
+def _inherit(inner: _Row, outer: _Row, called: bool, alone: bool) -> None:
+    """Give a nearer view what it lacks; ``called``: its span was called by the outer one's."""
+    again = inner.lent and called
+    found = lent(inner.record, outer.record, alone=alone, again=again)
+    if "tenant" in found:
+        inner.lent = not called
+    if found:
+        inner.record = replace(inner.record, **found)
 
 
 def _may_do_better(row: _Row, other: _Row) -> bool:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from tailscope.catalogue.spans import KINDS, TIMEOUT, SpanKind
-from tailscope.exporter.anyvalue import read_float, read_int, read_text
+from tailscope.exporter.anyvalue import read_duration, read_float, read_int, read_name, read_text
 from tailscope.exporter.otlp import Attributes
 from tailscope.records.outcome import of_status, of_timeout
 from tailscope.records.record import COLUMNS, MAX_TEXT, RequestRecord
 from tailscope.records.tenancy import TenantRule
 
-READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_text}
+_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_text}
 
 
 class Kind:
@@ -32,23 +32,35 @@ class Kind:
         self.tenant = TenantPlaces(rules, kind.places).tenant
         self._marks = tuple(map(frozenset, kind.marks))
         self._told = frozenset(mark.attribute for mark in kind.outcomes)
+        read = {**_READ, float: read_duration} if kind.durations else _READ
+        # Of two for one column the first wins: it is read last.
         self._slots = tuple(
-            (name, column, READ[COLUMNS[column]])
+            (name, column, read[COLUMNS[column]])
             for name, column in reversed(tuple(kind.attributes.items()))
         )
 
-    def matches(self, names: Set[str], attributes: Attributes) -> bool:
-        """Whether a span with these attributes is of this kind.
-
-        Args:
-            names: The attributes' names, for a set is asked sooner than a message.
-            attributes: Their values.
-        """
+    def marked(self, name: str, names: Set[str]) -> bool:
+        """Whether a span of this name that has attributes of these names is of this kind."""
+        declared = self.declared
+        if declared.name is not None and declared.name != name:
+            return False
         for group in self._marks:
             if group.isdisjoint(names):
                 return False
-        for name, texts in self.declared.without.items():
-            if name in names and read_text(attributes[name]) in texts:
+        return not declared.lacks or names.isdisjoint(declared.lacks)
+
+    def matches(self, name: str, names: Set[str], attributes: Attributes) -> bool:
+        """Whether a span is a request of this kind.
+
+        Args:
+            name: Of the span.
+            names: The attributes' names, for a set is asked sooner than a message.
+            attributes: Their values.
+        """
+        if not self.marked(name, names):
+            return False
+        for attribute, texts in self.declared.without.items():
+            if attribute in names and read_text(attributes[attribute]) in texts:
                 return False
         return True
 
@@ -87,9 +99,15 @@ class Kind:
         return None
 
 
-def kinds(rules: Sequence[TenantRule], declared: Iterable[SpanKind] = KINDS) -> tuple[Kind, ...]:
-    """Make kinds ready, in their order."""
-    return tuple(Kind(kind, rules) for kind in declared)
+def kinds(rules: Sequence[TenantRule], engines: Iterable[SpanKind] = ()) -> tuple[Kind, ...]:
+    """Make kinds ready: those of engines first, the one with the most marks first of all.
+
+    Args:
+        rules: Where the tenant is.
+        engines: Those of engines.
+    """
+    by_marks = sorted(engines, key=lambda kind: (kind.name is None, -len(kind.marks)))
+    return tuple(Kind(kind, rules) for kind in (*by_marks, *KINDS))
 
 
 def trimmed(text: str, patterns: Sequence[re.Pattern[str]]) -> str | None:
@@ -180,18 +198,21 @@ def _step(rule: TenantRule, places: Mapping[str, tuple[str, ...]]) -> Step:
     match rule.kind:
         case "span" | "resource":
             return Step(rule.kind == "resource", (rule.key,))
-        case "header":
-            return Step(False, (f"http.request.header.{rule.key}",))
         case "tracestate" | "request-id" | "adapter":
             return Step(False, (), rule)
+        case "header":
+            # OpenTelemetry's libraries for Python write an underscore for a hyphen.
+            keys = dict.fromkeys((rule.key, rule.key.replace("-", "_")))
+            names = [f"http.request.header.{key}" for key in keys]
+            return Step(False, (*names, *places.get("header:*", ())))
     return Step(False, places.get(rule.text, ()))
 
 
 def first(attributes: Attributes, names: Sequence[str]) -> str | None:
-    """The first of these attributes that is a text."""
+    """The first of these attributes that is a name."""
     for name in names:
         raw = attributes.get(name)
-        if raw is not None and (text := read_text(raw)):
+        if raw is not None and (text := read_name(raw)):
             return text
     return None
 

@@ -70,6 +70,7 @@ class Layout:
         failed: Whether its status is an error.
         fields: Indexes of the ids and times that it has.
         attributes: Attributes that were wanted and are there.
+        names: Names of all attributes that are there.
         mask: The bits of such a span that are no values.
         fixed: What they are.
         unpack: Takes the values out of a span that has the same length and the fixed bits.
@@ -79,7 +80,7 @@ class Layout:
     """
 
     __slots__ = ("_format", "_mask", "_values", "attributes", "failed", "fields", "fixed", "mask",
-                 "name", "unpack")  # fmt: skip
+                 "name", "names", "unpack")  # fmt: skip
 
     def __init__(self, part: bytes, wanted: Container[str]) -> None:
         self.name, self.failed = "", False
@@ -96,6 +97,7 @@ class Layout:
             if key in seen:
                 raise Odd
             seen.add(key)
+        self.names = frozenset(key for key in seen if isinstance(key, str))
         self._skip(len(part), len(part), "")
         self.mask = bits(self._mask)
         self.fixed = bits(part) & self.mask

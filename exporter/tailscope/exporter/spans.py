@@ -6,26 +6,20 @@ here, at the first place that sees it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from tailscope.catalogue import Engine, SpanMapping
+from tailscope.catalogue import Engine
 from tailscope.catalogue.spans import SERVER_ATTRIBUTES
 from tailscope.exporter.otlp import Attributes, Group, Span, decode_span
-from tailscope.exporter.spankinds import READ, TenantPlaces, first, kinds, trimmed
+from tailscope.exporter.spankinds import Kind, TenantPlaces, first, kinds
 from tailscope.exporter.spanshortcut import EngineSpans, Shortcuts
-from tailscope.records.record import (
-    COLUMNS,
-    EARLIEST_NS,
-    RequestRecord,
-    complete,
-)
+from tailscope.records.record import EARLIEST_NS, RequestRecord, complete
 from tailscope.records.tenancy import DEFAULT_RULES, TenantRule, parse_rules
 
 _AT_A_TIME = 1024
@@ -49,22 +43,6 @@ class Batch:
     clamped: int = 0
 
 
-class _Slot(NamedTuple):
-    """One attribute, the column that it fills, and how it is read."""
-
-    attribute: str
-    column: str
-    read: Callable[[bytes], Any]
-
-
-class _Plan(NamedTuple):
-    """What is read of an engine's spans."""
-
-    engine: str
-    slots: tuple[_Slot, ...]
-    request_id: tuple[re.Pattern[str], ...]
-
-
 class SpanReader:
     """Picks the requests out of spans.
 
@@ -81,19 +59,14 @@ class SpanReader:
         *,
         quick: bool = True,
     ) -> None:
-        self._engines = {
-            engine.spans.name: _plan(engine.name, engine.spans)
-            for engine in engines.values()
-            if engine.spans
-        }
         rules = parse_rules("", DEFAULT_RULES) if rules is None else rules
-        self._kinds = kinds(rules)
+        declared = [engine.spans for engine in engines.values() if engine.spans]
+        self._kinds = kinds(rules, declared)
         places = TenantPlaces(rules)
-        self._tenant = places.tenant
         # The quick way knows attributes of the span and of the resource, and no other places.
         of_span, self._shared = places.plain or ((), ())
         quick = quick and places.plain is not None
-        self._shortcuts = Shortcuts(_quick_spans(engines) if quick else (), of_span)
+        self._shortcuts = Shortcuts(self._quick_spans() if quick else (), of_span)
 
     def read(self, groups: Iterable[Group]) -> Batch:
         """Turn a message into records; one thread at a time.
@@ -127,32 +100,12 @@ class SpanReader:
         if span is None:
             batch.rejected["too_large"] += 1
             return None
-        plan = self._engines.get(span.name)
-        if plan is not None:
-            return self._engine(span, plan, shared, server, batch)
-        return self._other(span, shared, server, batch)
-
-    def _engine(
-        self, span: Span, plan: _Plan, shared: Attributes, server: str | None, batch: Batch
-    ) -> RequestRecord | None:
-        attributes = span.attributes
-        values = _values(attributes, plan.slots)
-        values["engine"] = plan.engine
-        values["server"] = server
-        # vLLM ends a span for finished requests only, and leaves its status unset.
-        values["outcome"] = "error" if span.status.code == _FAILED else "ok"
-        if (request_id := values.get("request_id")) is not None:
-            values["request_id"] = trimmed(request_id, plan.request_id)
-        values["tenant"] = self._tenant(attributes, shared, span.trace_state, values)
-        return _base(span, plan.engine, "engine", values, batch)
-
-    def _other(
-        self, span: Span, shared: Attributes, server: str | None, batch: Batch
-    ) -> RequestRecord | None:
         attributes = span.attributes
         names = frozenset(attributes)
-        kind = next((kind for kind in self._kinds if kind.matches(names, attributes)), None)
-        if kind is None:
+        for kind in self._kinds:
+            if kind.matches(span.name, names, attributes):
+                break
+        else:
             return None
         declared, values = kind.declared, kind.values(names, attributes)
         values["tenant"] = kind.tenant(attributes, shared, span.trace_state, values)
@@ -165,39 +118,28 @@ class SpanReader:
             record.outcome = kind.outcome(names, attributes, record, span.status.code == _FAILED)
         return record
 
+    def _quick_spans(self) -> list[EngineSpans]:
+        """Spans of engines that are known by their name and tell nothing but columns."""
+        return [
+            EngineSpans(
+                one.engine,
+                one.name,
+                tuple(one.attributes.items()),
+                one.patterns.get("request_id", ()),
+                self._claims(kind),
+            )
+            for kind in self._kinds
+            if (one := kind.declared).name and one.engine and not (one.outcomes or one.needs)
+        ]
 
-def _quick_spans(engines: Mapping[str, Engine]) -> list[EngineSpans]:
-    return [
-        EngineSpans(
-            one.name, one.spans.name, tuple(one.spans.attributes.items()), one.spans.request_id
-        )
-        for one in engines.values()
-        if one.spans
-    ]
+    def _claims(self, kind: Kind) -> Callable[[str, Set[str]], bool]:
+        before = self._kinds[: self._kinds.index(kind)]
 
+        def claims(name: str, names: Set[str]) -> bool:
+            mine = kind.marked(name, names) and not any(one.marked(name, names) for one in before)
+            return mine and "error.type" not in names
 
-def _plan(engine: str, mapping: SpanMapping) -> _Plan:
-    return _Plan(engine, _slots(mapping.attributes), mapping.request_id)
-
-
-def _slots(mapping: Mapping[str, str]) -> tuple[_Slot, ...]:
-    """Plan the reading of attributes; where two fill one column, the first one wins."""
-    slots = [
-        _Slot(attribute, column, READ[COLUMNS[column]]) for attribute, column in mapping.items()
-    ]
-    return tuple(reversed(slots))
-
-
-def _values(attributes: Attributes, slots: Iterable[_Slot]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    get = attributes.get
-    for name, column, read in slots:
-        raw = get(name)
-        if raw is not None:
-            value = read(raw)
-            if value is not None:
-                values[column] = value
-    return values
+        return claims
 
 
 def _base(

@@ -8,7 +8,7 @@ any span with a value that is not plain; both ways lead to the same record.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -55,12 +55,14 @@ class EngineSpans(NamedTuple):
         name: Name of the spans.
         columns: Attributes, best first, each with the column that it fills.
         request_id: Patterns, the first of which that fits has the client's id in its first group.
+        claims: Whether a span of this name that has attributes of these names is of these spans.
     """
 
     engine: str
     name: str
     columns: Sequence[tuple[str, str]]
     request_id: Sequence[re.Pattern[str]]
+    claims: Callable[[str, Set[str]], bool]
 
 
 class _Numbers(dict[bytes, int]):
@@ -89,6 +91,8 @@ class _Plan:
         self, layout: Layout, spans: EngineSpans, tenant_attributes: Sequence[str]
     ) -> None:
         if not {SPAN, START, END} <= layout.fields.keys():
+            raise Odd
+        if not spans.claims(layout.name, layout.names):
             raise Odd
         found = _chosen(layout.attributes, spans.columns)
         tenant = next((name for name in tenant_attributes if name in layout.attributes), None)

@@ -27,7 +27,8 @@ MAX_NS = 2**63 - 1
 # middleware's in a trace, is an outer view of the same request: it gives what the inner one lacks
 # and is no request of its own. Several inner ones are the attempts of one call: they share its
 # tenant and its session.
-# A row is known by its span; one without a span is the same only if it is so in every column.
+# A row is known by its span; one without a span is the same only if it is so in every column that
+# its source told: what was inferred may be another thing when a file is read again.
 # Engine rows meet gateway rows by identity, never by time: first the span that called the engine,
 # then a trace that holds one gateway row only, then the client's request id where it is unique.
 # Where a trace holds several gateway rows, only what they agree on is taken.
@@ -90,14 +91,17 @@ by_request AS (
       AND NOT EXISTS (FROM by_trace t WHERE t.engine = e.row)
 ),
 partner AS MATERIALIZED (
-    SELECT * FROM by_parent UNION ALL SELECT * FROM by_trace UNION ALL SELECT * FROM by_request
+    SELECT *, count(*) OVER (PARTITION BY gateway) AS parts FROM (
+        SELECT * FROM by_parent UNION ALL SELECT * FROM by_trace UNION ALL SELECT * FROM by_request
+    )
 ),
 agreed AS (
     SELECT trace_id, min(tenant) AS tenant FROM gateway
     WHERE trace_id IS NOT NULL GROUP BY trace_id
     HAVING count(*) > 1 AND count(DISTINCT tenant) = 1 AND count(*) = count(tenant)
 )
-SELECT e.row AS own, p.gateway AS partner, o.far AS far, o.attempts AS attempts, a.tenant AS agreed,
+SELECT e.row AS own, p.gateway AS partner, p.parts AS parts, o.far AS far, o.attempts AS attempts,
+    a.tenant AS agreed,
     CASE WHEN p.joined IS NOT NULL THEN p.joined
          WHEN e.tenant IS NULL AND a.tenant IS NOT NULL THEN 'agreed' END AS joined,
     e.arrived_ns AS arrived_ns
@@ -107,7 +111,7 @@ LEFT JOIN outer_view o ON o.near = p.gateway
 LEFT JOIN agreed a ON p.gateway IS NULL AND a.trace_id = e.trace_id
 WHERE e.arrived_ns >= $start AND e.arrived_ns < $end
 UNION ALL
-SELECT g.row, g.row, o.far, o.attempts, NULL, NULL, g.arrived_ns
+SELECT g.row, g.row, 1, o.far, o.attempts, NULL, NULL, g.arrived_ns
 FROM gateway g
 LEFT JOIN outer_view o ON o.near = g.row
 WHERE NOT EXISTS (FROM partner p WHERE p.gateway = g.row)
@@ -133,6 +137,9 @@ _FROM_PARTNER = (
 _OF_CALL = ("tenant", "session", "priority")
 """What the attempts of one call share."""
 
+_OF_WHOLE = ("input_tokens", "output_tokens")
+"""What it takes only if it is the one engine row of its gateway row, which has the sum of all."""
+
 _OF_PARTNER = ("outcome", "total_seconds", "ttft_seconds")
 _CLIENT = {"client_seconds": "total_seconds", "client_ttft_seconds": "ttft_seconds"}
 _KEYS = (
@@ -145,6 +152,14 @@ _KEYS = (
     "request_id",
     "tenant",
 )
+
+_INFERRED = {
+    "server": "server",
+    "model": "model",
+    "arrived_ns": "arrived_ns",
+    "ended_ns": "arrived_ns",
+}
+"""Columns that are inferred sometimes, and the mark of it."""
 
 JOINED_COLUMNS = (*COLUMNS, *_CLIENT, "joined")
 """Columns of a joined row."""
@@ -243,11 +258,12 @@ class _Joined:
         self._views: tuple[pa.Table, ...] = ()
         # Most often there is no gateway at all.
         if pairs["partner"].null_count < pairs.num_rows:
-            shared = [name for name in (*_FROM_PARTNER, *_OF_PARTNER) if name in needed]
+            shared = [name for name in (*_FROM_PARTNER, *_OF_WHOLE, *_OF_PARTNER) if name in needed]
             nobody = pa.scalar(None, pa.int64())
             caller = pc.if_else(pc.equal(pairs["attempts"], 1), pairs["far"], nobody)
             self._views = tuple(rows.select(shared).take(row) for row in (pairs["partner"], caller))
             of_call = [name for name in _OF_CALL if name in needed]
+            self._whole = pc.equal(pairs["parts"], 1)
             self._call = rows.select([*of_call, "span_id"]).take(pairs["far"])
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -274,6 +290,10 @@ class _Joined:
         found = own
         if name in _FROM_PARTNER:
             found = pc.coalesce(found, *(view[name] for view in self._views))
+        if name in _OF_WHOLE:
+            nothing = pa.scalar(None, pa.int64())
+            sums = (pc.if_else(self._whole, view[name], nothing) for view in self._views)
+            found = pc.coalesce(found, *sums)
         if name in _OF_CALL:
             found = pc.coalesce(found, self._call[name])
         if name == "session":
@@ -311,13 +331,22 @@ def _pairs(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
     # A reader that left out the other keys has made sure of it.
     if "trace_id" not in rows.column_names or lone([rows]):
         return _lone_pairs(rows, start_ns, end_ns)
-    whole = ", ".join(rows.column_names)
+    marked = "inferred" in rows.column_names
+    whole = ", ".join(
+        _told(name) if marked else name for name in rows.column_names if name != "inferred"
+    )
     numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
     with duckdb.connect() as connection:
         connection.register("records", numbered)
         query = _PAIRS.replace("WHOLE", whole)
         found = connection.sql(query, params={"start": start_ns, "end": end_ns})
         return found.to_arrow_table()
+
+
+def _told(name: str) -> str:
+    """A column, null where it was inferred."""
+    mark = _INFERRED.get(name)
+    return f"CASE WHEN contains(inferred, '{mark}') THEN NULL ELSE {name} END" if mark else name
 
 
 def lone(tables: Sequence[pa.Table]) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -105,19 +104,20 @@ class Reader:
         Returns:
             Columns ``time_ns``, ``metric``, ``value`` and one per label that occurs.
         """
-        wanted = list(metrics)
-        tables = self._sources("samples", "time_ns", start_ns, end_ns)
-        with duckdb.connect() as connection:
-            union = _register(connection, tables)
-            frame = connection.execute(
-                f"SELECT * FROM ({union}) WHERE time_ns >= ? AND time_ns < ? "  # noqa: S608
-                "AND list_contains(?, metric) ORDER BY time_ns",
-                [start_ns, end_ns, wanted],
-            ).df()
-        texts = frame.pop("labels")
-        parsed = {text: json.loads(text) for text in texts.unique()}
-        for name in sorted({key for labels in parsed.values() for key in labels}):
-            frame[name] = texts.map({text: labels.get(name) for text, labels in parsed.items()})
+        wanted = pa.array(list(metrics), pa.string())
+        tables = []
+        for table in self._sources("samples", "time_ns", start_ns, end_ns):
+            times = table["time_ns"]
+            within = pc.and_(pc.greater_equal(times, start_ns), pc.less(times, end_ns))
+            tables.append(table.filter(pc.and_(within, pc.is_in(table["metric"], wanted))))
+        found = pa.concat_tables(tables).sort_by("time_ns")
+        # There are few texts of labels and many samples: each text is read once.
+        texts = found["labels"].combine_chunks().dictionary_encode()
+        labels = [json.loads(text) for text in texts.dictionary.to_pylist()]
+        for name in sorted({name for one in labels for name in one}):
+            values = pa.array([one.get(name) for one in labels], pa.string())
+            found = found.append_column(name, values.take(texts.indices))
+        frame: pd.DataFrame = found.drop(["labels"]).to_pandas()
         return frame
 
     def span(self) -> tuple[int, int] | None:
@@ -250,11 +250,3 @@ def _sealed_rows(path: Path, part: _Part) -> pa.Table:
 def _unknown(rows: pa.Table) -> bool:
     """Whether a row has no span, so that only all of its columns tell it from another one."""
     return "span_id" in rows.column_names and rows["span_id"].null_count > 0
-
-
-def _register(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> str:
-    names = []
-    for number, table in enumerate(tables):
-        connection.register(f"part{number}", table)
-        names.append(f"SELECT * FROM part{number}")  # noqa: S608
-    return " UNION ALL BY NAME ".join(names)

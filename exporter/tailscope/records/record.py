@@ -61,7 +61,8 @@ class RequestRecord:
         role: ``engine`` (knows the stages) or ``gateway`` (knows tenant, attempts, client view).
         arrived_ns: Wall clock at arrival, UTC nanoseconds.
         ended_ns: Wall clock at the end, UTC nanoseconds.
-        span_id: Its own span, 16 hexadecimal digits; the row's identity where it is known.
+        span_id: Its own span, 16 hexadecimal digits; the row's identity where it is known. A line
+            of a file that has no id at all has one of its place there.
         parent_span_id: The span that called it: the gateway's, for an engine row.
         trace_id: 32 hexadecimal digits.
         request_id: The id that the client sent.

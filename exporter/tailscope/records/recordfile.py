@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tailscope.errors import UsageError
 from tailscope.records import servegen
 from tailscope.records.jsonl import MAX_LINE, load_line
-from tailscope.records.record import COLUMNS, RecordError, RequestRecord, complete, from_mapping
+from tailscope.records.record import COLUMNS, RecordError, RequestRecord
 from tailscope.records.translation import Translator
 
 MAX_NAMED = 5
@@ -73,7 +73,7 @@ def read_records(
     translator = translator or Translator()
     try:
         if path.suffix == ".parquet":
-            yield from _parquet(path, left_out)
+            yield from _parquet(path, left_out, translator)
         elif ".csv" in path.suffixes[-2:]:
             yield from _table(path, left_out, translator)
         else:
@@ -97,7 +97,7 @@ def _lines(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[Re
             number += 1
             if line.strip():
                 try:
-                    found = translator.record(load_line(line))
+                    found = translator.record(load_line(line), number)
                 except RecordError as error:
                     left_out.add(f"line {number}", error)
                 else:
@@ -108,17 +108,17 @@ def _lines(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[Re
 
 
 def _table(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
-    with _open(path) as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
+    with _open(path) as file, io.TextIOWrapper(file, "utf-8-sig", "replace", newline="") as text:
         table = csv.DictReader(text)
         if servegen.recognises(path, table.fieldnames or ()):
             text.seek(0)
-            for record in servegen.arrivals(path, text):
-                translator.move(record)
+            for position, record in enumerate(servegen.arrivals(path, text)):
+                translator.finish(record, position)
                 yield record
             return
         for number, row in enumerate(table, 2):
             try:
-                found = translator.record(row)
+                found = translator.record(row, number)
             except RecordError as error:
                 left_out.add(f"line {number}", error)
             else:
@@ -132,7 +132,7 @@ def _open(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _parquet(path: Path, left_out: LeftOut) -> Iterator[RequestRecord]:
+def _parquet(path: Path, left_out: LeftOut, translator: Translator) -> Iterator[RequestRecord]:
     with pq.ParquetFile(path) as file:
         names = [name for name in file.schema_arrow.names if name in COLUMNS]
         number = 0
@@ -143,9 +143,9 @@ def _parquet(path: Path, left_out: LeftOut) -> Iterator[RequestRecord]:
                     if row is None:
                         raise RecordError("type", "a value is not of the type of its column")
                     # pandas writes NaN for what is not there.
-                    record = from_mapping({k: v for k, v in row.items() if not _nan(v)})
-                    complete(record)
-                    yield record
+                    known = {name: value for name, value in row.items() if not _nan(value)}
+                    if (found := translator.record(known, number)) is not None:
+                        yield found[0]
                 except RecordError as error:
                     left_out.add(f"row {number}", error)
 

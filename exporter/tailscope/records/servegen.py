@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import heapq
+import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,9 @@ COLUMNS = ("client", "t_s", "rate_rps", "iat_cv", "iat_family", "param1", "param
 
 _OWN = re.compile(r"chunk-(\w+)-trace\.csv(?:\.gz)?")
 _WINDOW_SECONDS = 600.0
+_MOST = 20.0
+"""So many times the arrivals that a rate promises are drawn at most: parameters that give no times
+between requests would never come to an end."""
 
 
 class Window(NamedTuple):
@@ -72,8 +76,9 @@ def _window(row: Mapping[str, str]) -> Window | None:
         )
     except (ValueError, TypeError, KeyError):
         return None
-    family = row["iat_family"].strip().lower()
-    return Window(start, rate, family, first, second) if rate > 0 and start >= 0 else None
+    family = (row["iat_family"] or "").strip().lower()
+    known = all(map(math.isfinite, (start, rate, first, second))) and rate > 0 and start >= 0
+    return Window(start, rate, family, first, second) if known else None
 
 
 def _client(model: str, client: str, windows: list[Window]) -> Iterator[RequestRecord]:
@@ -81,7 +86,9 @@ def _client(model: str, client: str, windows: list[Window]) -> Iterator[RequestR
     draw = random.Random(f"{model}/{client}")  # noqa: S311 - a simulation
     for window in windows:
         since = _next(draw, window)
-        while since < _WINDOW_SECONDS:
+        for _ in range(math.ceil(_MOST * (1.0 + window.rate * _WINDOW_SECONDS))):
+            if since >= _WINDOW_SECONDS:
+                break
             yield RequestRecord(
                 "servegen",
                 "gateway",

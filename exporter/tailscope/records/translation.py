@@ -6,10 +6,11 @@ and a text that is longer than an identifier is dropped.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,8 +62,15 @@ class Translator:
         self._shift: int | None = None
         self._recognised: dict[tuple[str, ...], Format] = {}
 
-    def record(self, row: Mapping[str, Any]) -> tuple[RequestRecord, int] | None:
+    def record(
+        self, row: Mapping[str, Any], position: Hashable | None = None
+    ) -> tuple[RequestRecord, int] | None:
         """Make a record of a row; None if the row is of a known format and is no request.
+
+        Args:
+            row: The row.
+            position: Where it stands in its file. Two equal rows without any id are then two
+                requests, and a row that is read twice is still one.
 
         Returns:
             The record, and how many of its negative times were set to 0.
@@ -72,25 +80,39 @@ class Translator:
         """
         form = self._told or (None if "arrived_ns" in row else self._recognise(row))
         if form is None:
-            record = from_mapping(row)
+            record = self._own(row)
         else:
             row = _unfold(row, form)
             if any(_any(row, key) != text for key, text in form.equals.items()):
                 return None
             record = self._translate(row, form)
-        clamped = complete(record)
-        self.move(record)
-        return record, clamped
+        return record, self.finish(record, position)
 
-    def move(self, record: RequestRecord) -> None:
-        """Move a record by as much as the first one is moved, if a start was given."""
-        if self._start is None:
-            return
-        if self._shift is None:
-            self._shift = self._start - record.arrived_ns
-        record.arrived_ns += self._shift
-        if record.ended_ns is not None:
-            record.ended_ns += self._shift
+    def finish(self, record: RequestRecord, position: Hashable | None) -> int:
+        """Fill what follows from the rest, and move the record if a start was given.
+
+        Returns:
+            How many of its negative times were set to 0.
+        """
+        clamped = complete(record)
+        if self._start is not None:
+            if self._shift is None:
+                self._shift = self._start - record.arrived_ns
+            record.arrived_ns += self._shift
+            if record.ended_ns is not None:
+                record.ended_ns += self._shift
+        if position is not None and not (record.span_id or record.trace_id or record.request_id):
+            record.span_id = _identity(record, position)
+        return clamped
+
+    def _own(self, row: Mapping[str, Any]) -> RequestRecord:
+        """Make a record of a row with the record's column names."""
+        record = from_mapping(row)
+        record.outcome = record.outcome or of_status(record.status)
+        record.tenant = record.tenant or tenant_of(
+            self._rules, lambda _: None, record.request_id, record.adapter
+        )
+        return record
 
     def _recognise(self, row: Mapping[str, Any]) -> Format | None:
         keys = tuple(row)
@@ -126,6 +148,12 @@ class Translator:
             record.adapter,
         )
         return record
+
+
+def _identity(record: RequestRecord, position: Hashable) -> str:
+    """Tell a row that has no id from all others of its file."""
+    told = f"{position} {record.source} {record.arrived_ns} {record.total_seconds} {record.tenant}"
+    return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _unfold(row: Mapping[str, Any], form: Format) -> Mapping[str, Any]:
@@ -193,6 +221,8 @@ def _value(row: Mapping[str, Any], column: str, field: Field) -> str | int | flo
     if field.where and not _at(row, field.where):
         return None
     value = _first(row, field.paths)
+    if field.unlike and value == _at(row, field.unlike):
+        return None
     kind = COLUMNS[column]
     if kind is str:
         return _text(value, field)
@@ -277,7 +307,10 @@ def _outcome(row: Mapping[str, Any], form: Format, record: RequestRecord) -> str
         value = _at(row, rule.path)
         if value is not None and rule.pattern.fullmatch(str(value)):
             return of_timeout(record) if rule.outcome == TIMEOUT else rule.outcome
-    return of_status(record.status) or ("ok" if form.completes else None)
+    by_status = of_status(record.status)
+    if by_status == "ok" and form.completion and _at(row, form.completion) == "":
+        return "aborted"
+    return by_status or ("ok" if form.completes else None)
 
 
 def _place(row: Mapping[str, Any], form: Format, rule: TenantRule) -> str | None:

@@ -1,4 +1,4 @@
-"""SGLang, 0.3 to 0.5.23: metric families.
+"""SGLang, 0.3 to 0.5.23: metric families, and the spans of requests.
 
 Names, types and labels were read in the PyPI wheel of 0.5.23; older ones in its repository. The
 scheduler's families carry tensor, pipeline and expert ranks that all count the same requests, and
@@ -7,7 +7,12 @@ with priority scheduling the total stands under ``priority=""`` beside each prio
 
 from __future__ import annotations
 
+import re
+from types import MappingProxyType
+
 from tailscope.catalogue.declare import PYTHON, RAY, derive, ignore, term, to
+from tailscope.catalogue.spans.genai import FINISH_REASON, LATENCIES, TOKENS
+from tailscope.catalogue.spans.model import OutcomeMark, SpanKind
 from tailscope.catalogue.upstream import Engine, Lookup, Mark, Operation, Term
 
 _PRIORITY = ("priority",)
@@ -164,6 +169,29 @@ IGNORED = (
     ignore(_SGLANG + r"(func_latency|get_loads_duration)_seconds.*", "functions of the program"),
 )
 
+SPANS = SpanKind(
+    # The root span of a request (``--enable-trace``). Its name holds the request's id, so it is
+    # known by its attributes; its child spans have none of them.
+    source="sglang",
+    role="engine",
+    engine="sglang",
+    marks=(("gen_ai.latency.e2e", "gen_ai.latency.time_to_first_token"),),
+    attributes=MappingProxyType(
+        {
+            "gen_ai.request.id": "request_id",
+            "rid": "request_id",
+            "gen_ai.response.model": "model",
+            "gen_ai.response.finish_reasons": "finish_reason",
+            **TOKENS,
+            **LATENCIES,
+        }
+    ),
+    patterns=MappingProxyType({"finish_reason": FINISH_REASON}),
+    outcomes=(OutcomeMark("gen_ai.response.finish_reasons", re.compile(".*abort.*"), "aborted"),),
+    # Its prefill counts from the dispatch and holds the queue, unless the queue is told as well.
+    needs=MappingProxyType({"prefill_seconds": "queue_seconds"}),
+)
+
 ENGINE = Engine(
     name="sglang",
     title="SGLang",
@@ -206,4 +234,5 @@ ENGINE = Engine(
     writers=("pid",),
     replicas=("ReplicaId", "WorkerId", "replica"),
     switch_on="start it with --enable-metrics",
+    spans=SPANS,
 )

@@ -1,4 +1,4 @@
-"""Text Generation Inference, 1 to 3: metric families of its router.
+"""Text Generation Inference, 1 to 3: metric families and spans of its router.
 
 Names and types were read in its router and its documentation (in maintenance since 2025). The page
 has no model label and, being Rust's, no ``_total``: ``tgi_request_count`` is a counter of its own
@@ -7,7 +7,10 @@ and no part of a histogram. Durations end at 145.6 s: what takes longer is above
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from tailscope.catalogue.declare import derive, ignore, term, to
+from tailscope.catalogue.spans.model import SpanKind
 from tailscope.catalogue.upstream import Engine, Lookup, Mark, Operation, Part, Term
 
 UPSTREAM = (
@@ -43,6 +46,22 @@ IGNORED = (
     ignore(r"tgi_batch_(concat|next_size|next_tokens|input_tokens|max_.*)", "size of one batch"),
 )
 
+SPANS = SpanKind(
+    source="tgi",
+    role="engine",
+    engine="tgi",
+    marks=(("total_time",), ("queue_time",), ("inference_time",)),
+    attributes=MappingProxyType(
+        {
+            "total_time": "total_seconds",
+            # Tokenising and checking, before its queue.
+            "validation_time": "frontend_seconds",
+            "queue_time": "queue_seconds",
+        }
+    ),
+    durations=True,
+)
+
 ENGINE = Engine(
     name="tgi",
     title="Text Generation Inference",
@@ -62,4 +81,5 @@ ENGINE = Engine(
     ),
     model_at=(Lookup("/info", ("model_id",)), Lookup("/v1/models", ("data", 0, "id"))),
     switch_on="nothing to do: its API port has them at /metrics",
+    spans=SPANS,
 )

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's ``trtllm-serve``, 1.0 to 1.3: Prometheus text and two JSON lists.
+"""TensorRT-LLM's ``trtllm-serve``, 1.0 to 1.3: Prometheus text, two JSON lists, and spans.
 
 Names were read in its metrics collector. The text is at ``/prometheus/metrics`` and needs
 ``return_perf_metrics``. ``/metrics`` (statistics of each iteration, ``enable_iter_perf_stats``) and
@@ -8,8 +8,13 @@ them. Until 1.1 the text had no prefix, and its labels said ``undefined``.
 
 from __future__ import annotations
 
+import re
+from types import MappingProxyType
+
 from tailscope.catalogue.declare import PYTHON, derive, ignore, term, to
 from tailscope.catalogue.requests import SECONDS_BUCKETS
+from tailscope.catalogue.spans.genai import FINISH_REASON, LATENCIES, TOKENS
+from tailscope.catalogue.spans.model import TIMEOUT, OutcomeMark, SpanKind
 from tailscope.catalogue.upstream import (
     Document,
     Engine,
@@ -139,6 +144,34 @@ DOCUMENTS = (
     ),
 )
 
+SPANS = SpanKind(
+    # Its module was made after vLLM's, and its spans have the same name: what tells them apart is
+    # what only one of them writes. Its request id is a count of its own and identifies nothing.
+    source="trtllm",
+    role="engine",
+    name="llm_request",
+    engine="trtllm",
+    marks=(
+        tuple(LATENCIES),
+        ("gen_ai.response.finish_reasons", "gen_ai.latency.kv_cache_transfer_time"),
+    ),
+    lacks=("gen_ai.latency.time_in_model_prefill", "gen_ai.latency.time_in_model_inference"),
+    attributes=MappingProxyType(
+        {"gen_ai.response.finish_reasons": "finish_reason", **TOKENS, **LATENCIES}
+    ),
+    patterns=MappingProxyType({"finish_reason": FINISH_REASON}),
+    outcomes=(
+        OutcomeMark(
+            "gen_ai.response.finish_reasons", re.compile(".*([Aa]bort|[Cc]ancel).*"), "aborted"
+        ),
+        OutcomeMark(
+            "gen_ai.response.finish_reasons",
+            re.compile(".*([Tt]imeout|[Tt]imed_?[Oo]ut).*"),
+            TIMEOUT,
+        ),
+    ),
+)
+
 ENGINE = Engine(
     name="trtllm",
     title="TensorRT-LLM",
@@ -164,4 +197,5 @@ ENGINE = Engine(
     model_at=(Lookup("/v1/models", ("data", 0, "id")),),
     documents=DOCUMENTS,
     switch_on="set return_perf_metrics and enable_iter_perf_stats in its extra LLM API options",
+    spans=SPANS,
 )

@@ -11,7 +11,9 @@ from types import MappingProxyType
 
 from tailscope.catalogue.declare import PYTHON, RAY, ignore, to
 from tailscope.catalogue.model import Kind
-from tailscope.catalogue.upstream import Engine, Lookup, Mark, SpanMapping
+from tailscope.catalogue.spans.genai import LATENCIES, TOKENS
+from tailscope.catalogue.spans.model import SpanKind
+from tailscope.catalogue.upstream import Engine, Lookup, Mark
 
 UPSTREAM = (
     to("requests_running", "num_requests_running"),
@@ -102,24 +104,31 @@ IGNORED = (
     ),
 )
 
-SPANS = SpanMapping(
+SPANS = SpanKind(
+    source="vllm",
+    role="engine",
     name="llm_request",
+    engine="vllm",
+    # Programs call their own spans so, too.
+    marks=((*LATENCIES, "gen_ai.request.id"),),
     attributes=MappingProxyType(
         {
             "gen_ai.request.id": "request_id",
-            "gen_ai.request.max_tokens": "max_tokens",
             "gen_ai.response.model": "model",
-            "gen_ai.usage.prompt_tokens": "input_tokens",
-            "gen_ai.usage.completion_tokens": "output_tokens",
-            "gen_ai.latency.time_to_first_token": "ttft_seconds",
-            "gen_ai.latency.e2e": "total_seconds",
-            "gen_ai.latency.time_in_queue": "queue_seconds",
-            "gen_ai.latency.time_in_model_prefill": "prefill_seconds",
-            "gen_ai.latency.time_in_model_decode": "decode_seconds",
+            **TOKENS,
+            **LATENCIES,
         }
     ),
-    # The id is what the client sent as X-Request-Id, in a frame that names the endpoint.
-    request_id=(re.compile(r"chatcmpl-(.+)"), re.compile(r"cmpl-(.+)-\d+")),
+    # The id is what the client sent as X-Request-Id, in a frame that names the endpoint; before it
+    # stands, in some releases, the number of the sub-request.
+    patterns=MappingProxyType(
+        {
+            "request_id": (
+                re.compile(r"(?:\d+_)?chatcmpl-(.+)"),
+                re.compile(r"(?:\d+_)?(?:cmpl|embd|pool|score|rerank|classify)-(.+)-\d+"),
+            )
+        }
+    ),
 )
 
 ENGINE = Engine(

@@ -13,11 +13,8 @@ from tailscope.catalogue.spans.model import TIMEOUT, OutcomeMark, SpanKind
 
 MARKS = ("gen_ai.operation.name", "gen_ai.request.model", "gen_ai.system", "gen_ai.provider.name")
 
-ATTRIBUTES = MappingProxyType(
+TOKENS = MappingProxyType(
     {
-        "gen_ai.response.model": "model",
-        "gen_ai.request.model": "model",
-        "llm.model_name": "model",
         "gen_ai.request.max_tokens": "max_tokens",
         "gen_ai.usage.input_tokens": "input_tokens",
         "gen_ai.usage.prompt_tokens": "input_tokens",
@@ -29,13 +26,36 @@ ATTRIBUTES = MappingProxyType(
         "llm.usage.completion_tokens": "output_tokens",
         "gen_ai.usage.cache_read.input_tokens": "cached_tokens",
         "gen_ai.usage.cache_read_input_tokens": "cached_tokens",
+        "gen_ai.usage.cached_tokens": "cached_tokens",
         "llm.token_count.prompt_details.cache_read": "cached_tokens",
+    }
+)
+"""Numbers of tokens; engines write them under the same names."""
+
+LATENCIES = MappingProxyType(
+    {
+        "gen_ai.latency.time_to_first_token": "ttft_seconds",
+        "gen_ai.latency.e2e": "total_seconds",
+        "gen_ai.latency.time_in_queue": "queue_seconds",
+        "gen_ai.latency.time_in_model_prefill": "prefill_seconds",
+        "gen_ai.latency.time_in_model_decode": "decode_seconds",
+    }
+)
+"""Times that engines write; none of the conventions has them."""
+
+ATTRIBUTES = MappingProxyType(
+    {
+        "gen_ai.response.model": "model",
+        "gen_ai.request.model": "model",
+        "llm.model_name": "model",
+        **TOKENS,
         "gen_ai.response.time_to_first_chunk": "ttft_seconds",
         "gen_ai.server.time_to_first_token": "ttft_seconds",
         "gen_ai.response.finish_reasons": "finish_reason",
         "http.response.status_code": "status",
         "http.status_code": "status",
         "http.request.header.x-request-id": "request_id",
+        "http.request.header.x_request_id": "request_id",
         "http.request.resend_count": "attempt",
     }
 )

@@ -20,6 +20,8 @@ KIND = SpanKind(
             "tailscope.attempt": "attempt",
         }
     ),
+    # Whatever header it was told to take.
+    places=MappingProxyType({"header:*": ("tailscope.tenant",)}),
     outcomes=tuple(
         OutcomeMark("tailscope.outcome", re.compile(outcome), outcome)
         for outcome in ("ok", "error", "rejected", "aborted", "queue_timeout", "generation_timeout")

@@ -35,20 +35,25 @@ class SpanKind:
         role: ``engine`` or ``gateway``.
         marks: Groups of attributes; of each group one must be there.
         attributes: Span attribute to column of the record; of two for one column, the first wins.
+        name: Name of the spans, if it is always the same.
         engine: Name of the engine, if one sends it.
+        lacks: Attributes of which none is there.
         without: Attributes and the texts of them that say that it is no request.
         patterns: Column to patterns whose first group is kept; first hit wins.
         needs: Column that means what it says only where another one is known.
         outcomes: What tells its end, best first; then the HTTP status and the span's.
         needs_tenant: Whether a span that names no tenant is left out.
-        places: Attributes of a tenant rule, by the rule's text.
+        places: Attributes of a tenant rule, by the rule's text, or by its kind before ``:*``.
+        durations: Whether times are texts such as ``12.3ms``, as Rust writes them.
     """
 
     source: str
     role: str
     marks: tuple[tuple[str, ...], ...]
     attributes: Mapping[str, str]
+    name: str | None = None
     engine: str | None = None
+    lacks: tuple[str, ...] = ()
     without: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     patterns: Mapping[str, tuple[re.Pattern[str], ...]] = field(
         default_factory=lambda: MappingProxyType({})
@@ -57,3 +62,4 @@ class SpanKind:
     outcomes: tuple[OutcomeMark, ...] = ()
     needs_tenant: bool = False
     places: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    durations: bool = False

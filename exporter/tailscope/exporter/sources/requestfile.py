@@ -18,11 +18,11 @@ import time
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import BinaryIO
 
 from tailscope.exporter.exposition import Lines
 from tailscope.exporter.health import SourceError
 from tailscope.exporter.intake import Intake
+from tailscope.exporter.sources.growing import Growing, open_growing
 from tailscope.records.errors import StoreError
 from tailscope.records.jsonl import MAX_LINE, load_line
 from tailscope.records.record import RecordError, RequestRecord
@@ -67,7 +67,7 @@ class RequestFileSource:
         self._translator = translator or Translator()
         self._note = notes / f"{_note_name(path, name)}.offset.json" if notes else None
         self._seconds = seconds
-        self._file: BinaryIO | None = None
+        self._file: Growing | None = None
         self._identity: Identity | None = None
         self._offset = 0
         self._head = 0, ""
@@ -105,38 +105,41 @@ class RequestFileSource:
         return f"follows {self.path}"
 
     def _open(self) -> None:
-        self._file = self.path.open("rb")
-        stat = os.fstat(self._file.fileno())
-        identity = (stat.st_dev, stat.st_ino)
+        self._file = open_growing(self.path)
+        identity = self._file.identity()
         if self._identity is None:
-            self._offset = self._start(identity, stat.st_size)
+            self._offset = self._start(self._file, identity)
         elif identity != self._identity:
             self._offset = 0
         self._identity = identity
         self._remember_head()
 
-    def _start(self, identity: Identity, size: int) -> int:
+    def _start(self, file: Growing, identity: Identity) -> int:
         """Where to begin: where the note says, if it is of this very file."""
         if self._note is None:
-            return 0 if self._seen_missing else size
+            return 0 if self._seen_missing else file.end()
         try:
             note = json.loads(self._note.read_text())
             offset = int(note["offset"])
+            least = int(note.get("consumed", offset))
             known = (note["device"], note["inode"]) == identity
             head = min(int(note.get("head", 0)), _HEAD), str(note.get("hash", ""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return 0
-        if not (known and 0 <= offset <= size):
+        if not (known and offset >= 0 and least <= file.size()):
             return 0
         return offset if not head[0] or self._hash(head[0]) == head[1] else 0
 
     def _hash(self, length: int) -> str:
         """Hash of the file's first bytes, which tells whether it is still what was read."""
         assert self._file is not None  # noqa: S101 - for the type checker
-        return hashlib.blake2b(os.pread(self._file.fileno(), length, 0), digest_size=16).hexdigest()
+        return hashlib.blake2b(self._file.head(length), digest_size=16).hexdigest()
+
+    def _consumed(self) -> int:
+        return self._file.consumed(self._offset) if self._file else self._offset
 
     def _remember_head(self) -> None:
-        length = min(self._offset, _HEAD)
+        length = min(self._consumed(), _HEAD)
         if length != self._head[0]:
             self._head = length, self._hash(length)
 
@@ -147,7 +150,7 @@ class RequestFileSource:
     def _replaced(self) -> bool:
         stat = self.path.stat()
         if (stat.st_dev, stat.st_ino) == self._identity:
-            if stat.st_size < self._offset:
+            if stat.st_size < self._consumed():
                 return True
             return self._rewritten()
         # As long as the new file is empty, its writer may still write into the old one.
@@ -155,15 +158,14 @@ class RequestFileSource:
 
     def _reopen(self) -> None:
         self.close()
-        self._file = self.path.open("rb")
-        stat = os.fstat(self._file.fileno())
-        self._identity = (stat.st_dev, stat.st_ino)
+        self._file = open_growing(self.path)
+        self._identity = self._file.identity()
         self._offset = 0
         self._head = 0, ""
         self._skipping = False
 
     def _behind(self) -> int:
-        return max(self.path.stat().st_size - self._offset, 0)
+        return max(self.path.stat().st_size - self._consumed(), 0)
 
     def _take_until(self, ends: float) -> bool:
         """Take whole lines; returns whether there is more than there was time for."""
@@ -175,8 +177,7 @@ class RequestFileSource:
     def _take(self) -> bool:
         """Take one chunk of whole lines; returns whether there may be more."""
         assert self._file is not None  # noqa: S101 - for the type checker
-        self._file.seek(self._offset)
-        chunk = self._file.read(_CHUNK)
+        chunk = self._file.read(self._offset, _CHUNK)
         end = chunk.rfind(b"\n") + 1
         if not end:
             if len(chunk) > MAX_LINE:  # no line is that long: pass over it to its end
@@ -184,18 +185,19 @@ class RequestFileSource:
                 self._advance(len(chunk))
                 return True
             return False
-        lines = chunk[:end].split(b"\n")
         rejected: Counter[str] = Counter()
-        if self._skipping:
-            lines = lines[1:]
-            rejected["too_long"] += 1
         records: list[RequestRecord] = []
         clamped = 0
-        for line in lines:
+        following, inode = self._offset, self._identity and self._identity[1]
+        for index, line in enumerate(chunk[:end].split(b"\n")):
+            position, following = following, following + len(line) + 1
+            if index == 0 and self._skipping:
+                rejected["too_long"] += 1
+                continue
             if not line.strip():
                 continue
             try:
-                found = self._translator.record(load_line(line))
+                found = self._translator.record(load_line(line), (inode, position))
             except RecordError as error:
                 rejected[error.reason] += 1
                 continue
@@ -214,6 +216,7 @@ class RequestFileSource:
             return
         device, inode = self._identity
         note: dict[str, int | str] = {"device": device, "inode": inode, "offset": self._offset}
+        note["consumed"] = self._consumed()
         note |= {"head": self._head[0], "hash": self._head[1]}
         temporary = self._note.with_suffix(".tmp")
         try:

@@ -24,8 +24,10 @@ FORMAT = Format(
             "ended_ns": Field(("endTime",)),
             "request_id": Field(("id",), pattern=re.compile(r"(?:chatcmpl-|cmpl-)?(.+)")),
             "model": Field(("model_group", "model")),
-            # Of an answer in one piece it is the end.
-            "ttft_seconds": Field(("completionStartTime",), minus=("startTime",), where="stream"),
+            # Of an answer in one piece it is the end, and so it is where no token came.
+            "ttft_seconds": Field(
+                ("completionStartTime",), minus=("startTime",), where="stream", unlike="endTime"
+            ),
             "total_seconds": Field(("endTime",), minus=("startTime",)),
             # Of a call that failed it writes 0 for what it does not know.
             "input_tokens": Field(("prompt_tokens",), where="prompt_tokens"),

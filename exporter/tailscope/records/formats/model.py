@@ -34,6 +34,7 @@ class Field:
         minus: Keys of what is subtracted; both must be there.
         pattern: Of a text, only the first group is kept, and nothing where it does not match.
         where: Key that must be true, or the column is not known.
+        unlike: Key whose value stands in for one that is not known.
     """
 
     paths: tuple[str, ...]
@@ -41,6 +42,7 @@ class Field:
     minus: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     where: str = ""
+    unlike: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Format:
         embedded: Keys whose text is JSON again.
         outcomes: What a row says of its end; the first hit wins, then the HTTP status.
         completes: True if a row of which nothing bad is said ended well.
+        completion: Key that is there and empty where an answer was not sent to its end.
         places: Places where a tenant rule looks, by the rule's text.
         clock: What its times count from.
     """
@@ -88,5 +91,6 @@ class Format:
     embedded: tuple[str, ...] = ()
     outcomes: tuple[OutcomeRule, ...] = ()
     completes: bool = False
+    completion: str = ""
     places: Mapping[str, Field] = field(default_factory=lambda: MappingProxyType({}))
     clock: Clock = Clock.WALL

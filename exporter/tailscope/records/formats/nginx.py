@@ -2,6 +2,7 @@
 
 A line is written at the end of a request: ``msec`` is that time. ``upstream_header_time`` is that
 of the headers, which servers send before the first token, so it is not taken for the first token.
+Where the client leaves a stream, the status stays 200: ``request_completion`` is then empty.
 """
 
 from __future__ import annotations
@@ -29,4 +30,5 @@ FORMAT = Format(
             "tenant": Field(("tenant", "http_x_tenant_id", "http_x_tenant")),
         }
     ),
+    completion="request_completion",
 )
