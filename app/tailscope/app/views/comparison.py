@@ -9,6 +9,7 @@ import streamlit as st
 
 from tailscope.app.context import Context
 from tailscope.app.palette import ACCENT, GREY
+from tailscope.app.plot import plot
 from tailscope.app.selection import select
 from tailscope.app.text import plain, say, translated
 from tailscope.app.timespan import instant
@@ -147,10 +148,8 @@ def _drawn(found: Comparison) -> None:
             alt.Tooltip("seconds:Q", title=say("chart.total_seconds"), format=",.3f"),
         ],
     )
-    lines = base.mark_line(color=GREY, strokeWidth=2).encode(x=x, y=y, detail="level:N")
-    st.altair_chart(
-        alt.layer(lines, dots).properties(height=200), alt=say("comparison.title"), key="shifts"
-    )
+    lines = base.mark_line(color=GREY, strokeWidth=2).encode(x=x, y=y, detail=alt.Detail("level:N"))
+    plot(alt.layer(lines, dots).properties(height=200), alt=say("comparison.title"), key="shifts")
     st.dataframe(
         pd.DataFrame(
             [

@@ -12,6 +12,7 @@ from tailscope.app.box import Box
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
 from tailscope.app.palette import shown
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
@@ -199,7 +200,7 @@ def _over_time(context: Context, finding: Finding) -> None:
         if bars is None:
             st.caption(say("overview.no_stages" if finding.slow.requests else "overview.no_slow"))
         else:
-            st.altair_chart(bars, alt=say("overview.by_stage"), key="stages")
+            plot(bars, alt=say("overview.by_stage"), key="stages")
 
 
 def _latency(context: Context, finding: Finding) -> None:
@@ -233,7 +234,7 @@ def _latency(context: Context, finding: Finding) -> None:
         if chart is None:
             st.caption(say("overview.no_measure"))
             return
-        st.altair_chart(chart, alt=say("overview.latency_alt"), key="latency")
+        plot(chart, alt=say("overview.latency_alt"), key="latency")
         st.caption(say("overview.rings"))
         return
     bins = context.loaded.once(
@@ -243,7 +244,7 @@ def _latency(context: Context, finding: Finding) -> None:
         st.caption(say("overview.no_measure"))
         return
     key = f"heat-{measure}"
-    st.altair_chart(
+    plot(
         heatmap.draw(bins, measure),
         alt=say("overview.heat_alt"),
         key=key,
@@ -275,7 +276,7 @@ def _causes(context: Context, diagnosis: Diagnosis, finding: Finding) -> None:
         return
     with st.container(border=True):
         st.markdown(say("overview.causes"), help=say("overview.causes_help"))
-        st.altair_chart(chart, alt=say("overview.causes"), key="causes")
+        plot(chart, alt=say("overview.causes"), key="causes")
 
 
 def _by_tenant(place: DeltaGenerator, finding: Finding, diagnosis: Diagnosis) -> None:

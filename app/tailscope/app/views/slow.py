@@ -12,6 +12,7 @@ from tailscope.app import waterfall
 from tailscope.app.box import Box
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say
 from tailscope.app.verdicts import method
 from tailscope.app.views.overview import slow_table
@@ -110,7 +111,7 @@ def _waterfall(means: pd.DataFrame) -> None:
         if chart is None:
             st.caption(say("overview.no_stages"))
         else:
-            st.altair_chart(chart, alt=say("slow.waterfall"), key="waterfall")
+            plot(chart, alt=say("slow.waterfall"), key="waterfall")
 
 
 def _common(found: list[Association]) -> None:

@@ -8,6 +8,7 @@ from tailscope.app import blame, findings, verdicts
 from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.export import download, download_json, rare
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.diagnosis import Diagnosis, Matrix
@@ -49,14 +50,14 @@ def _removal(context: Context, diagnosis: Diagnosis) -> None:
         st.caption(say("overview.none_slow"))
         return
     chart = blame.removal(data, context.colours)
-    st.altair_chart(chart, alt=say("tenants.removal"), key="removal")
+    plot(chart, alt=say("tenants.removal"), key="removal")
     st.caption(say("tenants.removal_note"))
 
 
 def _matrix(one: Matrix, requests: dict[str, int]) -> None:
     st.subheader(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
     data = blame.cells(one)
-    st.altair_chart(blame.matrix(data), alt=say("tenants.matrix_alt"), key=f"matrix-{one.server}")
+    plot(blame.matrix(data), alt=say("tenants.matrix_alt"), key=f"matrix-{one.server}")
     st.caption(say("tenants.matrix_note"))
     known = data[data["worker"].isin(requests) | data["worker"].eq("")]
     fewest = [
@@ -82,7 +83,7 @@ def _loads(context: Context, diagnosis: Diagnosis, names: list[str]) -> None:
         begin, end = first.change.begin, first.change.end
         stretch = (origin + int(begin * 1e9), origin + int(end * 1e9))
     chart = blame.load_lines(data, context.colours, stretch)
-    st.altair_chart(chart, alt=say("tenants.loads"), key="loads")
+    plot(chart, alt=say("tenants.loads"), key="loads")
     if first is not None and stretch is not None:
         st.caption(_stretch(first, stretch))
 
