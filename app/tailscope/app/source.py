@@ -26,7 +26,7 @@ from tailscope.app.stores import Part, Stores
 from tailscope.records.joining import MAX_NS
 from tailscope.triage.capacity import Capacity
 from tailscope.triage.diagnosis import Diagnosis, Options
-from tailscope.triage.finding import Finding
+from tailscope.triage.finding import Finding, Sight
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.identity import arrival, find
 from tailscope.triage.neighbours import Neighbourhood, neighbours
@@ -55,6 +55,9 @@ _KEPT = 3
 _DERIVED = 64
 _SAMPLES = 8
 _DIAGNOSES = 8
+
+MOST_ROWS = 3_000_000
+"""Requests that are kept, in one or several windows; a single window may have more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Loaded:
         gpus: What the GPUs went through in the window.
         names: What the frame holds of each column that can be filtered by.
         lock: Held while a part of a diagnosis is computed.
+        read_ns: When it was read, UTC nanoseconds.
     """
 
     def __init__(
@@ -111,6 +115,19 @@ class Loaded:
         self._capacities: OrderedDict[tuple[Question, str | None], Capacity | None] = OrderedDict()
         self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self.lock = threading.RLock()
+        self._replaying = threading.Lock()
+        self.read_ns = time.time_ns()
+
+    @property
+    def _room(self) -> int:
+        """How many diagnoses are kept: each holds as much as the requests themselves."""
+        return max(min(_DIAGNOSES, MOST_ROWS // max(len(self.frame), 1)), 1)
+
+    @property
+    def checked(self) -> bool:
+        """Whether a replay was made of any part of it."""
+        with self.lock:
+            return any(one.checked for one in self._diagnoses.values())
 
     @property
     def pause(self) -> float:
@@ -125,13 +142,42 @@ class Loaded:
         question = asked if isinstance(asked, Question) else Question(asked)
         with self.lock:
             if question not in self._diagnoses:
-                while len(self._diagnoses) >= _DIAGNOSES:
+                while len(self._diagnoses) >= self._room:
                     self._diagnoses.popitem(last=False)
                 self._diagnoses[question] = Diagnosis(
                     self.frame, question.options(), gpus=self.gpus
                 )
             self._diagnoses.move_to_end(question)
             return self._diagnoses[question]
+
+    def replay(self, asked: Scope | Question) -> None:
+        """Check what is said of a part of the window by a replay.
+
+        It takes seconds, in which others read what is known without it.
+        """
+        diagnosis = self.diagnosis(asked)
+        with self._replaying:
+            if diagnosis.checked:
+                return
+            with self.lock:
+                _ = diagnosis.quick
+            began = time.monotonic()
+            found = diagnosis.replay()
+            with self.lock:
+                diagnosis.adopt(found)
+            self.cost = max(self.cost, time.monotonic() - began)
+
+    def replayed(self, asked: Scope | Question) -> bool:
+        """Whether there is such a check already."""
+        question = asked if isinstance(asked, Question) else Question(asked)
+        with self.lock:
+            found = self._diagnoses.get(question)
+            return found is not None and found.checked
+
+    def sight(self, asked: Scope | Question) -> Sight:
+        """Percentiles of a part of the window."""
+        with self.lock:
+            return self.diagnosis(asked).sight
 
     def finding(self, asked: Scope | Question) -> Finding:
         """Percentiles, slow requests and tenants of a part of the window; nobody is named."""
@@ -201,6 +247,7 @@ class Source:
         self._span: tuple[object, tuple[int, int] | None] | None = None
         self._parts: tuple[object, tuple[Part, ...]] | None = None
         self._lock = threading.Lock()
+        self._last: tuple[_Key, Loaded] | None = None
 
     def exists(self) -> bool:
         """Whether an exporter has ever written here."""
@@ -246,13 +293,33 @@ class Source:
                 young = clock - kept.at < kept.pause
                 if young or (seconds is None and kept.stamp == stamp):
                     self._kept.move_to_end(key)
+                    if kept.checked and self._last is not None and self._last[0] == key:
+                        self._last = None  # it has done its service
                     return kept
             self._kept.pop(key, None)
             loaded = self._load(key, stamp)
             self._kept[key] = loaded
-            while len(self._kept) > _KEPT:
+            if kept is not None and kept.checked:
+                self._last = key, kept
+            while len(self._kept) > 1 and self._crowded():
                 self._kept.popitem(last=False)
             return loaded
+
+    def _crowded(self) -> bool:
+        rows = sum(len(loaded.frame) for loaded in self._kept.values())
+        return len(self._kept) > _KEPT or rows > MOST_ROWS
+
+    def last(
+        self, seconds: float | None, period: tuple[int | None, int | None] | None = None
+    ) -> Loaded | None:
+        """The same window as it was read before, if replays were made of it; of one window only.
+
+        It is what a page may show while the replay of a newer read is made.
+        """
+        with self._lock:
+            if self._last is None or self._last[0] != (seconds, period):
+                return None
+            return self._last[1]
 
     def _load(self, key: _Key, stamp: object) -> Loaded:
         began = self._clock()

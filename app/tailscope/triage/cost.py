@@ -183,7 +183,7 @@ def _triangle(matrix: Floats) -> Floats:
     kinds = matrix.shape[1]
     padded = np.zeros((-(-len(matrix) // _BLOCK) * _BLOCK, kinds))
     padded[: len(matrix)] = matrix
-    blocks = np.linalg.qr(padded.reshape(-1, _BLOCK, kinds), mode="r")
+    blocks = np.asarray(np.linalg.qr(padded.reshape(-1, _BLOCK, kinds), mode="r"))
     return np.asarray(np.linalg.qr(blocks.reshape(-1, kinds), mode="r"))
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from tailscope.triage.calibration import most, most_tokens
 from tailscope.triage.cost import Cost
-from tailscope.triage.work import Flags, Floats, Work
+from tailscope.triage.work import Flags, Floats, Ints, Work
 
 _KAPPA = (0.0, 0.5, 0.75, 1.0, 1.25)
 _CACHE = (0.9, 1.0, 1.15)
@@ -117,7 +117,7 @@ def _binding(starts: Floats, residence: Floats, size: Floats, found: Admission) 
     order = np.argsort(end, kind="stable")
     gone = np.searchsorted(end[order], starts, side="right")
     freed = np.concatenate([[0.0], np.cumsum(size[stay][order])])
-    number = np.cumsum(stay) - stay
+    number: Ints = np.cumsum(stay) - stay
     inside = held[number] - freed[gone]
     full = inside + size > found.cache * (1.0 - _ROUNDING)
     return bool((number - gone >= found.slots).any() or full.any())

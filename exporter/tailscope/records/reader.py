@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -103,15 +102,13 @@ class Reader:
         Returns:
             Columns ``time_ns``, ``metric``, ``value`` and one per label that occurs.
         """
-        wanted = list(metrics)
         tables = self._sources("samples", "time_ns", start_ns, end_ns)
-        with duckdb.connect() as connection:
-            union = _register(connection, tables)
-            frame = connection.execute(
-                f"SELECT * FROM ({union}) WHERE time_ns >= ? AND time_ns < ? "  # noqa: S608
-                "AND list_contains(?, metric) ORDER BY time_ns",
-                [start_ns, end_ns, wanted],
-            ).df()
+        rows = pa.concat_tables(tables)
+        time = rows["time_ns"]
+        inside = pc.and_(pc.greater_equal(time, start_ns), pc.less(time, end_ns))
+        wanted = pc.is_in(rows["metric"], pa.array(list(metrics), pa.string()))
+        rows = rows.filter(pc.and_(inside, wanted))
+        frame: pd.DataFrame = rows.take(pc.sort_indices(rows["time_ns"])).to_pandas()
         texts = frame.pop("labels")
         parsed = {text: json.loads(text) for text in texts.unique()}
         for name in sorted({key for labels in parsed.values() for key in labels}):
@@ -238,11 +235,3 @@ def _sealed_rows(path: Path, part: _Part) -> pa.Table:
 def _unknown(rows: pa.Table) -> bool:
     """Whether a row has no span, so that only all of its columns tell it from another one."""
     return "span_id" in rows.column_names and rows["span_id"].null_count > 0
-
-
-def _register(connection: duckdb.DuckDBPyConnection, tables: Sequence[pa.Table]) -> str:
-    names = []
-    for number, table in enumerate(tables):
-        connection.register(f"part{number}", table)
-        names.append(f"SELECT * FROM part{number}")  # noqa: S608
-    return " UNION ALL BY NAME ".join(names)

@@ -19,17 +19,28 @@ from tailscope.triage.words import clock
 
 
 def draw(context: Context) -> None:
-    """Draw the page."""
+    """Draw the page; while a replay of new requests is made, with the one before."""
+    last = None if context.loaded.replayed(context.question) else context.last
+    if last is None:
+        _draw(context)
+        return
+    _draw(last)
+    context.loaded.replay(context.question)
+    st.rerun()
+
+
+def _draw(context: Context) -> None:
     finding = context.finding
     names = [load.name for load in finding.tenants]
     if set(names) <= {UNKNOWN_TENANT}:
         missing("tenants.unknown", "tailscope exporter ... --requests gateway.jsonl")
         return
+    if not context.loaded.replayed(context.question):
+        with st.spinner(say("overview.replaying")):
+            context.loaded.replay(context.question)
+    st.caption(say("tenants.as_of", at=clock(context.loaded.read_ns)))
     with context.loaded.lock:
         diagnosis = context.diagnosis
-        if not diagnosis.checked:
-            with st.spinner(say("overview.replaying")):
-                diagnosis.attribution  # noqa: B018 - to be computed
         with st.container(border=True):
             verdicts.show(diagnosis)
             if not diagnosis.verdict:
