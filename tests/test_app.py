@@ -14,7 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tailscope import cli
-from tailscope.app import charts, gpus, strips, tables, timeline
+from tailscope.app import charts, gpus, plot, strips, tables, timeline
 from tailscope.app.palette import COLOURS, GREY, TenantColours, shown
 from tailscope.app.settings import Settings
 from tailscope.app.source import MIN_AGE, Source
@@ -51,6 +51,7 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
         settings = Settings((data,), notice, **settings_of)
         for name, value in settings.environment().items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setattr(plot, "CHECKED", True)
         test = AppTest.from_string(
             f"from tailscope.app import pages\npages.show({page!r})", default_timeout=60
         )
