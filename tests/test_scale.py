@@ -19,8 +19,10 @@ from tailscope.app.source import Source
 from tailscope.app.views import overview, tenants
 from tailscope.records.joining import lone
 from tailscope.records.record import RequestRecord
-from tailscope.triage import cost, removal
+from tailscope.triage import cost
+from tailscope.triage.calibration import most_tokens
 from tailscope.triage.cohort import associations
+from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.removal import Admission, admission, waits
 from tailscope.triage.scope import Scope
 from tailscope.triage.study import costing
@@ -84,7 +86,7 @@ def test_admission_is_that_of_the_rule(
     work: Work, slots: float, share: float, kappa: float
 ) -> None:
     prices = costing(work).cost
-    limits = Admission("", slots, share * removal.most_tokens(work), kappa, 0.0)
+    limits = Admission("", slots, share * most_tokens(work), kappa, 0.0)
     busy = kappa * (prices.own_token * work.computed + prices.own_pair * work.attention)
     stay = work.prefill + work.decode
     expected = naive(work, busy, stay, limits)
@@ -173,7 +175,7 @@ def test_a_replay_does_not_lock_others_out(tmp_path: Path, monkeypatch: pytest.M
         other.start()
         other.join()
 
-    noted(monkeypatch, kept.Diagnosis, "replay", note)
+    noted(monkeypatch, Diagnosis, "replay", note)
     loaded.replay(Question(Scope()))
     assert free == [True]
     assert loaded.replayed(Scope())
