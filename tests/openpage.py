@@ -14,6 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tailscope import cli
+from tailscope.app import plot
 from tailscope.app.settings import Settings
 from tests import recorded
 
@@ -35,6 +36,7 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
         settings = Settings(() if data is None else (data,), notice, **settings_of)
         for name, value in settings.environment().items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setattr(plot, "CHECKED", True)
         test = AppTest.from_string(
             f"from tailscope.app import pages\npages.show({page!r})", default_timeout=60
         )

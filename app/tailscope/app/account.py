@@ -10,6 +10,7 @@ import streamlit as st
 
 from tailscope.app.context import Context
 from tailscope.app.palette import GREY, UNKNOWN, TenantColours
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say, tenant
 from tailscope.app.verdicts import method
 from tailscope.triage.identity import find
@@ -110,7 +111,7 @@ def draw(context: Context, key: str) -> None:
         }
     )
     with left:
-        st.altair_chart(chart(data), alt=say("account.title"), key="ledger")
+        plot(chart(data), alt=say("account.title"), key="ledger")
     with right:
         total = pd.DataFrame([{"who": say("account.sum"), "how": "", "seconds": excess}])
         st.dataframe(

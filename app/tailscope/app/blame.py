@@ -182,9 +182,11 @@ def removal(data: pd.DataFrame, colours: TenantColours) -> Drawing:
         color=alt.Color("tenant:N", scale=alt.Scale(domain=domain, range=scale), legend=None),
         tooltip=tooltip,
     )
-    band = base.mark_rule(strokeWidth=3, color=GREY).encode(x="low:Q", x2="high:Q", y=y)
+    band = base.mark_rule(strokeWidth=3, color=GREY).encode(
+        x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y
+    )
     dots = base.mark_point(size=90, filled=True, color=GREY, opacity=1).encode(
-        x="saved:Q", y=y, tooltip=tooltip
+        x=alt.X("saved:Q"), y=y, tooltip=tooltip
     )
     return alt.layer(bars, band, dots).properties(height=max(34 * len(data), 60) + 40)
 
@@ -245,5 +247,5 @@ def load_lines(
         begin, end = (pd.to_datetime(at, utc=True) for at in stretch)
         span = pd.DataFrame({"time": [begin], "until": [end]})
         area = alt.Chart(span).mark_rect(color=GREY, opacity=0.22)
-        layers.insert(0, area.encode(x="time:T", x2="until:T"))
+        layers.insert(0, area.encode(x=alt.X("time:T"), x2=alt.X2("until:T")))
     return alt.layer(*layers).properties(height=260)

@@ -167,9 +167,9 @@ def _heat(arrived_ns: Floats, values: Floats, y: alt.Y) -> alt.Chart:
         .mark_rect(color=GREY)
         .encode(
             x=time_axis(),
-            x2="until:T",
+            x2=alt.X2("until:T"),
             y=y,
-            y2="to:Q",
+            y2=alt.Y2("to:Q"),
             opacity=alt.Opacity(
                 "requests:Q", scale=alt.Scale(type="log", range=[0.12, 1.0]), legend=None
             ),
@@ -221,5 +221,5 @@ def slow_seconds(finding: Finding) -> Drawing | None:
         legend=None,
     )
     bars = base.mark_bar(cornerRadiusEnd=3, height={"band": 0.6}).encode(color=colour)
-    labels = base.mark_text(align="left", dx=5, color=GREY).encode(text="label:N")
+    labels = base.mark_text(align="left", dx=5, color=GREY).encode(text=alt.Text("label:N"))
     return alt.layer(bars, labels).properties(height=HEIGHT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
@@ -14,7 +14,7 @@ from tailscope.app.palette import OTHERS, TenantColours
 from tailscope.app.settings import Settings
 from tailscope.app.source import Loaded, Question, Source
 from tailscope.triage.diagnosis import Diagnosis
-from tailscope.triage.finding import Finding
+from tailscope.triage.finding import Finding, Sight
 
 REQUEST = "request"
 """Name of the request in the address of a page."""
@@ -49,6 +49,20 @@ class Context:
     def diagnosis(self) -> Diagnosis:
         """The answer; read its parts under ``loaded.lock``."""
         return self.loaded.diagnosis(self.question)
+
+    @property
+    def last(self) -> Context | None:
+        """The same as it was read before, where a replay was made of that; None without one."""
+        span = self.choice.span
+        loaded = self.source.last(span.seconds, span.period)
+        if loaded is None or not loaded.replayed(self.choice.question(loaded)):
+            return None
+        return replace(self, loaded=loaded)
+
+    @property
+    def sight(self) -> Sight:
+        """What shows at first sight."""
+        return self.loaded.sight(self.question)
 
     @property
     def finding(self) -> Finding:

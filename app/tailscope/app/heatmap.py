@@ -48,9 +48,9 @@ def draw(data: pd.DataFrame, measure: str) -> alt.Chart:
         .mark_rect()
         .encode(
             x=time_axis(),
-            x2="until:T",
+            x2=alt.X2("until:T"),
             y=value_axis(measure, data["seconds"].to_numpy(), always_log=True),
-            y2="to:Q",
+            y2=alt.Y2("to:Q"),
             color=alt.Color(
                 "requests:Q",
                 scale=alt.Scale(type="log"),

@@ -6,43 +6,33 @@ cost, so that a large store does not keep the machine busy.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pandas as pd
 
 from tailscope.app.access import masked, single
 from tailscope.app.gpus import examined
+from tailscope.app.loaded import COST_SHARE, MIN_AGE, MOST_ROWS, Loaded, Question
 from tailscope.app.prometheus import Prometheus
 from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.series import Series
 from tailscope.app.stores import Part, Stores
 from tailscope.records.clocks import Skew
 from tailscope.records.joining import MAX_NS
-from tailscope.triage.capacity import Capacity
-from tailscope.triage.diagnosis import Diagnosis, Options
-from tailscope.triage.finding import Finding
-from tailscope.triage.hardware import Gpu
 from tailscope.triage.identity import arrival, find
 from tailscope.triage.neighbours import Neighbourhood, neighbours
 from tailscope.triage.scope import Scope
-from tailscope.triage.stages import floats, named
+from tailscope.triage.stages import floats
+
+__all__ = ["COST_SHARE", "MIN_AGE", "Loaded", "Question", "Source"]
 
 LOOKBACK_NS = 600 * 10**9
 """Requests that arrived this long before a window, or a request, may still have run in it."""
-
-MIN_AGE = 4.0
-COST_SHARE = 0.1
-"""Part of the time that may go into reading."""
-
-FILTERS = ("tenant", "model", "server")
-"""Columns that can be filtered by."""
 
 MAX_SAMPLED_NS = 3600 * 10**9
 """Samples beside one request are read for no longer than this."""
@@ -54,122 +44,8 @@ CLOCKED_NS = 600 * 10**9
 """Clocks are compared over so long."""
 
 _Key = tuple[float | None, tuple[int | None, int | None] | None]
-_T = TypeVar("_T")
 _KEPT = 3
-_DERIVED = 64
 _SAMPLES = 8
-_DIAGNOSES = 8
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of the requests that were read.
-
-    Attributes:
-        scope: Window, filters and what slow means.
-        offline: Tenants whose work may take its time.
-        objective: Seconds that p99 of the total time may have.
-    """
-
-    scope: Scope
-    offline: frozenset[str] = frozenset()
-    objective: float | None = None
-
-    def options(self) -> Options:
-        """The same for the triage."""
-        return Options(self.scope, offline=self.offline, objective=self.objective)
-
-
-class Loaded:
-    """Requests of one window, and what was found in them.
-
-    Attributes:
-        frame: Requests of the window and of the time before it.
-        start_ns: First arrival of the window; 0 for the beginning.
-        end_ns: First arrival behind it; None for the end.
-        at: When it was read, seconds of the monotonic clock.
-        cost: Seconds that reading and the first analysis took.
-        gpus: What the GPUs went through in the window.
-        names: What the frame holds of each column that can be filtered by.
-        lock: Held while a part of a diagnosis is computed.
-    """
-
-    def __init__(
-        self,
-        frame: pd.DataFrame,
-        start_ns: int,
-        stamp: object,
-        at: float,
-        gpus: tuple[Gpu, ...] = (),
-        end_ns: int | None = None,
-    ) -> None:
-        self.frame = frame
-        self.gpus = gpus
-        self.start_ns = start_ns
-        self.end_ns = end_ns
-        self.stamp = stamp
-        self.at = at
-        self.cost = 0.0
-        self.names = {name: sorted(map(str, named(frame, name).unique())) for name in FILTERS}
-        self._diagnoses: OrderedDict[Question, Diagnosis] = OrderedDict()
-        self._capacities: OrderedDict[tuple[Question, str | None], Capacity | None] = OrderedDict()
-        self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
-        self.lock = threading.RLock()
-
-    @property
-    def pause(self) -> float:
-        """Seconds after which a fresh read is worth what it costs."""
-        return max(MIN_AGE, self.cost / COST_SHARE)
-
-    def diagnosis(self, asked: Scope | Question) -> Diagnosis:
-        """What there is to say about a part of the window, as far as it was asked for.
-
-        Its parts are computed when they are first read: read them under ``lock``.
-        """
-        question = asked if isinstance(asked, Question) else Question(asked)
-        with self.lock:
-            if question not in self._diagnoses:
-                while len(self._diagnoses) >= _DIAGNOSES:
-                    self._diagnoses.popitem(last=False)
-                self._diagnoses[question] = Diagnosis(
-                    self.frame, question.options(), gpus=self.gpus
-                )
-            self._diagnoses.move_to_end(question)
-            return self._diagnoses[question]
-
-    def finding(self, asked: Scope | Question) -> Finding:
-        """Percentiles, slow requests and tenants of a part of the window; nobody is named."""
-        with self.lock:
-            began = time.monotonic()
-            found = self.diagnosis(asked).finding
-            self.cost = max(self.cost, time.monotonic() - began)
-            return found
-
-    def once(self, make: Callable[[], _T], *key: Hashable) -> _T:
-        """Something small that is derived from the requests, made once for a key.
-
-        Args:
-            make: Makes it.
-            key: What it depends on, beside the requests.
-        """
-        with self.lock:
-            if key not in self._derived:
-                while len(self._derived) >= _DERIVED:
-                    self._derived.popitem(last=False)
-                self._derived[key] = make()
-            self._derived.move_to_end(key)
-            found: _T = self._derived[key]
-            return found
-
-    def capacity(self, question: Question, tenant: str | None) -> Capacity | None:
-        """Latency against load, played once for a question and a tenant."""
-        key = question, tenant
-        with self.lock:
-            if key not in self._capacities:
-                while len(self._capacities) >= _DIAGNOSES:
-                    self._capacities.popitem(last=False)
-                self._capacities[key] = self.diagnosis(question).capacity(tenant)
-            return self._capacities[key]
 
 
 class Source:
@@ -205,6 +81,7 @@ class Source:
         self._span: tuple[object, tuple[int, int] | None] | None = None
         self._parts: tuple[object, tuple[Part, ...]] | None = None
         self._lock = threading.Lock()
+        self._last: tuple[_Key, Loaded] | None = None
 
     def exists(self) -> bool:
         """Whether an exporter has ever written here."""
@@ -250,13 +127,33 @@ class Source:
                 young = clock - kept.at < kept.pause
                 if young or (seconds is None and kept.stamp == stamp):
                     self._kept.move_to_end(key)
+                    if kept.checked and self._last is not None and self._last[0] == key:
+                        self._last = None  # it has done its service
                     return kept
             self._kept.pop(key, None)
             loaded = self._load(key, stamp)
             self._kept[key] = loaded
-            while len(self._kept) > _KEPT:
+            if kept is not None and kept.checked:
+                self._last = key, kept
+            while len(self._kept) > 1 and self._crowded():
                 self._kept.popitem(last=False)
             return loaded
+
+    def _crowded(self) -> bool:
+        rows = sum(len(loaded.frame) for loaded in self._kept.values())
+        return len(self._kept) > _KEPT or rows > MOST_ROWS
+
+    def last(
+        self, seconds: float | None, period: tuple[int | None, int | None] | None = None
+    ) -> Loaded | None:
+        """The same window as it was read before, if replays were made of it; of one window only.
+
+        It is what a page may show while the replay of a newer read is made.
+        """
+        with self._lock:
+            if self._last is None or self._last[0] != (seconds, period):
+                return None
+            return self._last[1]
 
     def _load(self, key: _Key, stamp: object) -> Loaded:
         began = self._clock()

@@ -217,7 +217,7 @@ def draw(data: pd.DataFrame, strip: Strip, length: float) -> alt.LayerChart | al
                     symbolOpacity=1,
                 ),
             ),
-            detail="piece:N",
+            detail=alt.Detail("piece:N"),
             opacity=alt.value(0.55 if several else 0.95),
             tooltip=[
                 alt.Tooltip("whose:N", title=say("chart.of")),
@@ -228,7 +228,7 @@ def draw(data: pd.DataFrame, strip: Strip, length: float) -> alt.LayerChart | al
         )
     )
     marks = alt.Chart(pd.DataFrame({"at": [0.0, length]})).mark_rule(strokeDash=[4, 3], color=GREY)
-    return alt.layer(chart, marks.encode(x="at:Q")).properties(height=_HEIGHT)
+    return alt.layer(chart, marks.encode(x=alt.X("at:Q"))).properties(height=_HEIGHT)
 
 
 def _colours(strip: Strip, names: list[str]) -> list[str]:

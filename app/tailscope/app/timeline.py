@@ -80,7 +80,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
         .mark_bar(height={"band": 0.86})
         .encode(
             x=time_axis(length, say("chart.after_arrival")),
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             y=alt.Y(
                 "rank:O",
                 title=None,
@@ -129,7 +129,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
         )
     )
     marks = alt.Chart(pd.DataFrame({"at": [0.0, length]})).mark_rule(strokeDash=[4, 3], color=GREY)
-    return alt.layer(chart, marks.encode(x="at:Q")).properties(height=_ROW * rows + 20)
+    return alt.layer(chart, marks.encode(x=alt.X("at:Q"))).properties(height=_ROW * rows + 20)
 
 
 def _stage(name: str) -> str:

@@ -58,7 +58,7 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
         .mark_bar(height={"band": 0.62})
         .encode(
             x=alt.X("begin:Q", title=say("chart.mean_seconds"), axis=alt.Axis(tickCount=8)),
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             y=alt.Y(
                 "group:N",
                 sort=groups,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tailscope.triage.coincidence import beside
-from tailscope.triage.finding import Finding, Latency, Slow, Window
+from tailscope.triage.finding import Finding, Latency, Sight, Slow, Window
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import loads
 from tailscope.triage.quality import quality
@@ -27,12 +27,22 @@ def judged(frame: pd.DataFrame, scope: Scope) -> Flags:
     return scope.mine(frame) & measured(frame)
 
 
+def sight(frame: pd.DataFrame, scope: Scope, rejected: Mapping[str, int] | None = None) -> Sight:
+    """Say what shows at first sight: percentiles need no costs.
+
+    Args:
+        frame: Every request that may have run in the scope's window.
+        scope: What to look at.
+        rejected: Lines of an input file that were left out, by reason.
+    """
+    chosen = scope.mine(frame)
+    mine = rows(frame, chosen)
+    timed = rows(frame, chosen & measured(frame))
+    return Sight(_window(mine, scope), _latency(timed), quality(mine, timed, rejected or {}))
+
+
 def analyse(
-    frame: pd.DataFrame,
-    scope: Scope,
-    found: Reckoning,
-    rejected: Mapping[str, int] | None = None,
-    gpus: Iterable[Gpu] = (),
+    frame: pd.DataFrame, scope: Scope, seen: Sight, found: Reckoning, gpus: Iterable[Gpu] = ()
 ) -> Finding:
     """Say what there is to say about the requests of a scope.
 
@@ -40,20 +50,16 @@ def analyse(
         frame: Every request that may have run in the scope's window: those that arrived before it
             but still ran add to the load.
         scope: What to look at.
+        seen: What shows at first sight.
         found: Costs of all these requests, and the slow ones.
-        rejected: Lines of an input file that were left out, by reason.
         gpus: What the GPUs went through in the window.
     """
-    window = scope.window(frame) & scope.places(frame)
-    chosen = window & scope.judged(frame)
-    mine = rows(frame, chosen)
-    timed = rows(frame, chosen & measured(frame))
     return Finding(
-        window=_window(mine, scope),
-        latency=_latency(timed),
+        window=seen.window,
+        latency=seen.latency,
         slow=_slow(frame, found, scope),
-        tenants=loads(frame, window, found.slow),
-        quality=quality(mine, timed, rejected or {}),
+        tenants=loads(frame, scope.window(frame) & scope.places(frame), found.slow),
+        quality=seen.quality,
         gpus=beside(gpus, frame[found.slow]),
     )
 

@@ -32,6 +32,7 @@ _GAP = 0.02
 """Share of the rows between two slow ones that makes them two bursts."""
 
 _MOST = 200_000
+_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,12 @@ def _dimensions(
             code = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 1)
             labels = [f"from {edge:.6g}" for edge in edges]
         else:
-            code, found = pd.factorize(column.astype("object").fillna("unknown"))
+            code, found = pd.factorize(column)
             labels = [str(value) for value in found]
+            if (code < 0).any():
+                if _UNKNOWN not in labels:
+                    labels.append(_UNKNOWN)
+                code = np.where(code < 0, labels.index(_UNKNOWN), code)
         if len(labels) > 1:
             codes.append(code.astype(np.int64))
             names.append([(name, label) for label in labels])

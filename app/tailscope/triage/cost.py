@@ -35,6 +35,7 @@ _INSTANT = 1e-3
 """Seconds below which a time is mostly the error of its clock."""
 
 _ROUNDS = 8
+_BLOCK = 256
 _HUBER = 1.5
 _MAD = 1.4826
 
@@ -166,12 +167,24 @@ def robust(matrix: Floats, seconds: Floats, weight: Floats) -> Floats:
         norm[norm == 0.0] = 1.0
         # The solver's work grows with the rows; their triangle has the same solution.
         both = np.column_stack([scaled / norm, seconds * scale])
-        triangle = np.asarray(np.linalg.qr(both, mode="r"))
+        triangle = _triangle(both)
         found = nnls(triangle[:, :-1], triangle[:, -1])[0] / norm
         error = np.abs(seconds - matrix @ found) * weight
         bound = _HUBER * _MAD * float(np.median(error))
         trust = np.minimum(1.0, bound / np.maximum(error, 1e-12)) if bound > 0 else trust
     return found
+
+
+def _triangle(matrix: Floats) -> Floats:
+    """Right factor of the QR decomposition, by way of blocks.
+
+    They are too small for BLAS to start threads, which wait for each other where cores are few.
+    """
+    kinds = matrix.shape[1]
+    padded = np.zeros((-(-len(matrix) // _BLOCK) * _BLOCK, kinds))
+    padded[: len(matrix)] = matrix
+    blocks = np.asarray(np.linalg.qr(padded.reshape(-1, _BLOCK, kinds), mode="r"))
+    return np.asarray(np.linalg.qr(blocks.reshape(-1, kinds), mode="r"))
 
 
 def decode_work(part: Work, prompts: Curve, decodes: Curve) -> Floats:

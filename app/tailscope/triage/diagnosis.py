@@ -2,7 +2,8 @@
 
 The parts, and what each costs on 1,500 requests and on a million (two cores):
 
-    finding       percentiles, slow requests, tenants, quality       0.1 s      3 s
+    sight         percentiles, quality                               0.1 s      0.5 s
+    finding       slow requests, tenants                             0.1 s      1.5 s
     quick         attribution by ledger and order of admission       0.5 s      3 s
     attribution   the same, checked by a replay                      2 s        6 s
     fixes         changes, each played                               2 s        5 s
@@ -20,10 +21,10 @@ import numpy as np
 import pandas as pd
 
 from tailscope.triage import blame, capacity, cohort, comparison, correlation, offline, recipes
-from tailscope.triage.analysis import analyse, judged
+from tailscope.triage.analysis import analyse, judged, sight
 from tailscope.triage.cause import Explanation, explain
 from tailscope.triage.company import company
-from tailscope.triage.finding import Finding
+from tailscope.triage.finding import Finding, Sight
 from tailscope.triage.fixes import Fix, fixes
 from tailscope.triage.gpusentence import suspicions
 from tailscope.triage.hardware import Gpu
@@ -154,10 +155,16 @@ class Diagnosis:
         return self.frame["tenant"].isin(list(self.options.offline)).to_numpy(dtype=np.bool_)
 
     @cached_property
+    def sight(self) -> Sight:
+        """Percentiles and data quality: all that needs no costs."""
+        return sight(self.frame, self.options.scope, self._rejected)
+
+    @cached_property
     def finding(self) -> Finding:
         """Percentiles, slow requests, tenants, data quality: nobody is named yet."""
         self._say(f"Fitting the costs of {len(self.frame):,} requests")
-        return analyse(self.frame, self.options.scope, self.reckoning, self._rejected, self._gpus)
+        scope, seen = self.options.scope, self.sight
+        return analyse(self.frame, scope, seen, self.reckoning, self._gpus)
 
     @cached_property
     def quick(self) -> Attribution:
@@ -168,10 +175,21 @@ class Diagnosis:
     @cached_property
     def attribution(self) -> Attribution:
         """The same, checked by a replay on calibrated engines."""
+        return self.replay()
+
+    def replay(self) -> Attribution:
+        """Make that check, which nothing else sees before it is adopted.
+
+        So that whoever shares a diagnosis need not lock the others out for the seconds it takes.
+        """
         quick = self.quick
         if quick.studies:
             self._say("Calibrating a replay of the engine")
         return checked(quick, self.options.limits)
+
+    def adopt(self, found: Attribution) -> None:
+        """Take the outcome of ``replay`` for the attribution."""
+        self.__dict__["attribution"] = found
 
     @property
     def checked(self) -> bool:

@@ -63,7 +63,8 @@ def curve(begin: Floats, end: Floats, work: Floats) -> Curve:
     length = np.maximum(end - begin, SHORTEST)
     rate = work / length[:, None]
     times = np.concatenate([begin, begin + length])
-    order = np.argsort(times)
+    # Requests come by arrival, so that most of it is in order: this sort takes half of the time.
+    order = np.argsort(times, kind="stable")
     knots = times[order]
     level = np.empty((len(knots), work.shape[1]))
     slope = np.empty_like(level)

@@ -160,6 +160,15 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """What shows at first sight, before any cost is known; see ``Finding``."""
+
+    window: Window
+    latency: Latency
+    quality: Quality
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """The answer to one question.
 

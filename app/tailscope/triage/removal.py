@@ -24,10 +24,11 @@ import numpy as np
 
 from tailscope.triage.calibration import most, most_tokens
 from tailscope.triage.cost import Cost
-from tailscope.triage.work import Flags, Floats, Work
+from tailscope.triage.work import Flags, Floats, Ints, Work
 
 _KAPPA = (0.0, 0.5, 0.75, 1.0, 1.25)
 _CACHE = (0.9, 1.0, 1.15)
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,9 @@ def waits(work: Work, cost: Cost, found: Admission, residence: Floats) -> Floats
     """
     busy = found.kappa * (cost.own_token * work.computed + cost.own_pair * work.attention)
     size = work.context + 0.5 * work.output
+    alone = _in_turn(work.arrived, busy)
+    if not _binding(alone, residence, size, found):
+        return alone - work.arrived
     leaving: list[tuple[float, float]] = []
     last = free = held = 0.0
     starts = []
@@ -96,6 +100,27 @@ def waits(work: Work, cost: Cost, found: Admission, residence: Floats) -> Floats
         last, free = at, at + own
         starts.append(at)
     return np.array(starts) - work.arrived
+
+
+def _in_turn(arrived: Floats, busy: Floats) -> Floats:
+    """When each starts, if it waits for the prompts before it alone."""
+    before = np.concatenate([[0.0], np.cumsum(busy[:-1])])
+    found: Floats = np.maximum(np.maximum.accumulate(arrived - before) + before, arrived)
+    return found
+
+
+def _binding(starts: Floats, residence: Floats, size: Floats, found: Admission) -> bool:
+    """Whether there is ever no room, if all start when it is their turn."""
+    stay = starts + residence > starts
+    begin, held = starts[stay], np.concatenate([[0.0], np.cumsum(size[stay])])
+    end = begin + residence[stay]
+    order = np.argsort(end, kind="stable")
+    gone = np.searchsorted(end[order], starts, side="right")
+    freed = np.concatenate([[0.0], np.cumsum(size[stay][order])])
+    number: Ints = np.cumsum(stay) - stay
+    inside = held[number] - freed[gone]
+    full = inside + size > found.cache * (1.0 - _ROUNDING)
+    return bool((number - gone >= found.slots).any() or full.any())
 
 
 def saved_waits(

@@ -208,7 +208,7 @@ def works(
         One for each server, model and time between changes, the one with the most requests first.
     """
     total = _totals(frame)
-    kept = np.flatnonzero(np.isfinite(total) & (_texts(frame, "outcome") != "rejected"))
+    kept = np.flatnonzero(np.isfinite(total) & ~_ended(frame, ("rejected",)))
     if not len(kept):
         return []
     arrived_ns = frame["arrived_ns"].to_numpy(dtype=np.int64)
@@ -218,7 +218,7 @@ def works(
     model, models = _codes(frame, "model", UNKNOWN_MODEL)
     numbers = {name: floats(frame, name) for name in _NUMBERS}
     numbers["total_seconds"] = total
-    censored = np.isin(_texts(frame, "outcome"), CENSORED)
+    censored = _ended(frame, CENSORED)
     found = []
     epoch = np.searchsorted(np.sort(np.asarray(changed_ns, dtype=np.int64)), arrived_ns, "right")
     engine = (epoch * len(servers) + server) * len(models) + model
@@ -349,15 +349,21 @@ def _totals(frame: pd.DataFrame) -> Floats:
 
 
 def _groups(engine: Ints, arrived_ns: Ints, kept: Ints) -> Iterator[Ints]:
-    order = kept[np.lexsort((arrived_ns[kept], engine[kept]))]
+    when = arrived_ns[kept]
+    if (when[1:] < when[:-1]).any():
+        kept = kept[np.argsort(when, kind="stable")]
+    # Few engines have short numbers, which are sorted digit by digit.
+    number = engine[kept].astype(np.min_scalar_type(int(engine.max())))
+    order = kept[np.argsort(number, kind="stable")]
     cuts = np.flatnonzero(np.diff(engine[order])) + 1
     yield from np.split(order, cuts)
 
 
-def _texts(frame: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
-    if name not in frame:
-        return np.full(len(frame), None, dtype=object)
-    return frame[name].to_numpy(dtype=object)
+def _ended(frame: pd.DataFrame, outcomes: Sequence[str]) -> Flags:
+    """Rows that ended in one of these ways."""
+    if "outcome" not in frame:
+        return np.zeros(len(frame), dtype=np.bool_)
+    return frame["outcome"].isin(list(outcomes)).to_numpy(dtype=np.bool_)
 
 
 def _codes(frame: pd.DataFrame, name: str, missing: str) -> tuple[Ints, tuple[str, ...]]:

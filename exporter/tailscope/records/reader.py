@@ -92,7 +92,7 @@ class Reader:
             sources = self._sources("requests", "arrived_ns", low, high, needed)
             self._lone = lone(sources)
             if self._lone:
-                return join(sources, start_ns, end_ns, columns)
+                return join(sources, start_ns, end_ns, columns, alone=True)
         sources = self._sources("requests", "arrived_ns", low, high, needed_columns(columns))
         return join(sources, start_ns, end_ns, columns)
 

@@ -10,6 +10,7 @@ from tailscope.app.charts import Drawing
 from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.palette import ACCENT, GREY
+from tailscope.app.plot import plot
 from tailscope.app.text import say
 from tailscope.app.verdicts import method
 from tailscope.triage.capacity import FACTORS, Capacity
@@ -37,7 +38,7 @@ def draw(context: Context) -> None:
         method("replay")
         return
     _said(context, found, tenant)
-    st.altair_chart(_curve(found, context.choice.objective), alt=say("capacity.title"), key="curve")
+    plot(_curve(found, context.choice.objective), alt=say("capacity.title"), key="curve")
     st.caption(say("capacity.note", server=studies[0].work.server, most=f"{FACTORS[-1]:g}"))
     method("capacity", "replay")
 
@@ -125,8 +126,10 @@ def _curve(found: Capacity, objective: float | None) -> Drawing:
     layers: list[alt.Chart] = [lines]
     if found.knee is not None:
         knee = alt.Chart(pd.DataFrame({"factor": [found.knee]}))
-        layers.append(knee.mark_rule(strokeDash=[4, 3], color=GREY).encode(x="factor:Q"))
+        layers.append(knee.mark_rule(strokeDash=[4, 3], color=GREY).encode(x=alt.X("factor:Q")))
     if objective is not None:
         limit = alt.Chart(pd.DataFrame({"seconds": [objective]}))
-        layers.append(limit.mark_rule(strokeDash=[2, 2], color="#D55E00").encode(y="seconds:Q"))
+        layers.append(
+            limit.mark_rule(strokeDash=[2, 2], color="#D55E00").encode(y=alt.Y("seconds:Q"))
+        )
     return alt.layer(*layers).properties(height=360)

@@ -11,6 +11,7 @@ from tailscope.app import changes, history
 from tailscope.app.changes import Change
 from tailscope.app.context import Context
 from tailscope.app.palette import ACCENT, GREY
+from tailscope.app.plot import plot
 from tailscope.app.selection import select
 from tailscope.app.text import plain, say, translated
 from tailscope.app.timespan import instant
@@ -201,7 +202,7 @@ def _over_time(
         st.markdown(f"**{say('comparison.history')}**")
         spans = [] if parts is None else [_ends(part) for part in parts if len(part)]
         chart = history.draw(data, marks, spans)
-        st.altair_chart(chart, alt=say("comparison.history"), key="history")
+        plot(chart, alt=say("comparison.history"), key="history")
 
 
 def _ends(part: pd.DataFrame) -> tuple[int, int]:
@@ -261,10 +262,8 @@ def _drawn(found: Comparison) -> None:
             alt.Tooltip("seconds:Q", title=say("chart.total_seconds"), format=",.3f"),
         ],
     )
-    lines = base.mark_line(color=GREY, strokeWidth=2).encode(x=x, y=y, detail="level:N")
-    st.altair_chart(
-        alt.layer(lines, dots).properties(height=200), alt=say("comparison.title"), key="shifts"
-    )
+    lines = base.mark_line(color=GREY, strokeWidth=2).encode(x=x, y=y, detail=alt.Detail("level:N"))
+    plot(alt.layer(lines, dots).properties(height=200), alt=say("comparison.title"), key="shifts")
     st.dataframe(
         pd.DataFrame(
             [

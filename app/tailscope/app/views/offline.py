@@ -10,6 +10,7 @@ import streamlit as st
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.empty import missing
 from tailscope.app.palette import OTHERS, TenantColours
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say, translated
 from tailscope.app.text import tenant as named_so
 from tailscope.app.verdicts import method
@@ -100,7 +101,7 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
         .mark_rect()
         .encode(
             x=alt.X("low:Q", title=say("chart.total_seconds"), scale=alt.Scale(type="log")),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=alt.Y("requests:Q", title=say("chart.requests")),
             y2=alt.datum(0),
             color=alt.Color(
@@ -117,7 +118,7 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
         )
         .properties(height=260)
     )
-    st.altair_chart(chart, alt=say("offline.distribution"), key="offline-times")
+    plot(chart, alt=say("offline.distribution"), key="offline-times")
 
 
 def _outliers(context: Context, diagnosis: Diagnosis, found: Offline) -> None:

@@ -14,6 +14,7 @@ from tailscope.app.buckets import LEVELS, Buckets, Estimate
 from tailscope.app.context import Context
 from tailscope.app.export import download
 from tailscope.app.palette import ACCENT, GREY, STAGES, UNKNOWN, shown
+from tailscope.app.plot import plot
 from tailscope.app.prometheus import Prometheus
 from tailscope.app.questions import Outline, Unanswered, bounds, read
 from tailscope.app.text import plain, say, translated
@@ -259,7 +260,7 @@ def _line(
         window=(found.start_ns, found.end_ns),
         named={name: named(name) for name in colours},
     )
-    st.altair_chart(chart, alt=alt, key=key)
+    plot(chart, alt=alt, key=key)
 
 
 def _tenants(context: Context, found: Outline) -> None:

@@ -14,10 +14,11 @@ from tailscope.app.box import Box
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
 from tailscope.app.palette import shown
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
-from tailscope.triage.finding import Finding, SlowRequest
+from tailscope.triage.finding import Finding, Latency, SlowRequest
 from tailscope.triage.gpusentence import health
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
@@ -32,13 +33,21 @@ _JUST_BOXED = "just-boxed"
 
 def draw(context: Context) -> None:
     """Draw the page."""
-    finding, diagnosis, loaded = context.finding, context.diagnosis, context.loaded
-    said = _sentence(finding)
-    _tiles(context, finding)
-    engines = _health(context, finding)
-    _over_time(context, finding)
-    # What is seen at once comes first: the ledger takes seconds on millions of requests, and the
-    # replay takes some more.
+    # What is seen at once comes first: on millions of requests the costs take a second, the ledger
+    # some more, and the replay even more.
+    top = st.container(border=True)
+    _tiles(context.sight.latency)
+    tiles = st.container()
+    by_stage = _over_time(context)
+    with top, st.spinner(say("overview.costing")):
+        finding = context.finding
+    diagnosis, loaded = context.diagnosis, context.loaded
+    with top:
+        said = _sentence(finding)
+    with tiles:
+        engines = _health(context, finding)
+    with by_stage:
+        _by_stage(finding)
     held, found = st.container(), st.empty()
     with loaded.lock:
         _verdict(context, said, diagnosis)
@@ -52,9 +61,9 @@ def draw(context: Context) -> None:
         _by_tenant(place, finding, diagnosis)
     _slow(context, finding)
     if not diagnosis.checked:
+        with said.container(), st.spinner(say("overview.replaying")):
+            loaded.replay(context.question)
         with loaded.lock:
-            with said.container(), st.spinner(say("overview.replaying")):
-                diagnosis.attribution  # noqa: B018 - to be computed
             _verdict(context, said, diagnosis)
             with found.container():
                 findings.draw(context, diagnosis)
@@ -69,25 +78,21 @@ def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> N
 
 def _sentence(finding: Finding) -> DeltaGenerator:
     """Draw what is known at once; return the place of the verdict."""
-    with st.container(border=True):
-        st.markdown(f"## {plain(translated(headline(finding)))}")
-        for icon, text in zip(_ICONS, slowness(finding), strict=False):
-            st.markdown(f":material/{icon}: {plain(translated(text))}")
-        place = st.empty()
-        for trouble in health(finding.gpus, finding.window.start_ns):
-            st.markdown(f":material/memory: {plain(translated(trouble))}")
-        for note in notes(finding):
-            st.caption(f":material/info: {plain(translated(note))}")
-        verdicts.method()
+    st.markdown(f"## {plain(translated(headline(finding)))}")
+    for icon, text in zip(_ICONS, slowness(finding), strict=False):
+        st.markdown(f":material/{icon}: {plain(translated(text))}")
+    place = st.empty()
+    for trouble in health(finding.gpus, finding.window.start_ns):
+        st.markdown(f":material/memory: {plain(translated(trouble))}")
+    for note in notes(finding):
+        st.caption(f":material/info: {plain(translated(note))}")
+    verdicts.method()
     return place
 
 
-def _tiles(context: Context, finding: Finding) -> None:
+def _tiles(latency: Latency) -> None:
     with st.grid(6, min_column_width=124, gap="small"):
-        for label, values in (
-            (say("stage.total"), finding.latency.total),
-            ("TTFT", finding.latency.ttft),
-        ):
+        for label, values in ((say("stage.total"), latency.total), ("TTFT", latency.ttft)):
             for name in LEVELS:
                 _tile(f"{name} {label}", values, name)
 
@@ -193,20 +198,24 @@ def _gpus(finding: Finding) -> None:
     )
 
 
-def _over_time(context: Context, finding: Finding) -> None:
+def _over_time(context: Context) -> DeltaGenerator:
+    """Draw the latency over time; return the place beside it."""
     left, right = st.columns([2, 1])
     with left, st.container(border=True, height="stretch"):
-        _latency(context, finding)
-    with right, st.container(border=True, height="stretch"):
-        st.markdown(say("overview.by_stage"), help=say("term.excess"))
-        bars = charts.slow_seconds(finding)
-        if bars is None:
-            st.caption(say("overview.no_stages" if finding.slow.requests else "overview.no_slow"))
-        else:
-            st.altair_chart(bars, alt=say("overview.by_stage"), key="stages")
+        _latency(context)
+    return right.container(border=True, height="stretch")
 
 
-def _latency(context: Context, finding: Finding) -> None:
+def _by_stage(finding: Finding) -> None:
+    st.markdown(say("overview.by_stage"), help=say("term.excess"))
+    bars = charts.slow_seconds(finding)
+    if bars is None:
+        st.caption(say("overview.no_stages" if finding.slow.requests else "overview.no_slow"))
+    else:
+        plot(bars, alt=say("overview.by_stage"), key="stages")
+
+
+def _latency(context: Context) -> None:
     with st.container(horizontal=True):
         measure = (
             st.segmented_control(
@@ -231,13 +240,13 @@ def _latency(context: Context, finding: Finding) -> None:
         )
     frame, scope = context.loaded.frame, context.question.scope
     if view == "marks":
-        mine = rows(frame, scope.mine(frame))
+        mine, finding = rows(frame, scope.mine(frame)), context.finding
         names = shown([load.name for load in finding.tenants])
         chart = charts.latency(mine, finding, measure, context.colours, names)
         if chart is None:
             st.caption(say("overview.no_measure"))
             return
-        st.altair_chart(chart, alt=say("overview.latency_alt"), key="latency")
+        plot(chart, alt=say("overview.latency_alt"), key="latency")
         st.caption(say("overview.rings"))
         return
     bins = context.loaded.once(
@@ -247,7 +256,7 @@ def _latency(context: Context, finding: Finding) -> None:
         st.caption(say("overview.no_measure"))
         return
     key = f"heat-{measure}"
-    st.altair_chart(
+    plot(
         heatmap.draw(bins, measure),
         alt=say("overview.heat_alt"),
         key=key,
@@ -282,7 +291,7 @@ def _causes(context: Context, diagnosis: Diagnosis) -> None:
         return
     with st.container(border=True):
         st.markdown(say("overview.causes"), help=say("overview.causes_help"))
-        st.altair_chart(chart, alt=say("overview.causes"), key="causes")
+        plot(chart, alt=say("overview.causes"), key="causes")
 
 
 def _by_tenant(place: DeltaGenerator, finding: Finding, diagnosis: Diagnosis) -> None:

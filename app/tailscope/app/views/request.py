@@ -9,6 +9,7 @@ from tailscope.app import account, strips, tables
 from tailscope.app import timeline as drawing
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.palette import UNKNOWN, shown
+from tailscope.app.plot import plot
 from tailscope.app.source import Loaded
 from tailscope.app.text import plain, say, tenant, translated
 from tailscope.triage.coincidence import beside as compared
@@ -95,7 +96,7 @@ def _draw(context: Context, around: Neighbourhood) -> None:
     if data.empty:
         st.caption(say("request.no_times"))
         return
-    st.altair_chart(drawing.gantt(data, context.colours), alt=say("request.gantt"), key="gantt")
+    plot(drawing.gantt(data, context.colours), alt=say("request.gantt"), key="gantt")
     count, drawn = len(around.others), min(len(around.others), drawing.MAX_ROWS)
     st.caption(
         say("request.drawn", drawn=f"{drawn:,}", count=f"{count:,}")
@@ -118,7 +119,7 @@ def _hardware(context: Context, around: Neighbourhood, length: float) -> None:
             continue  # all engines would be drawn, those of others among them
         points = strips.lines(samples, strip, origin, length, server)
         if not points.empty:
-            st.altair_chart(
+            plot(
                 strips.draw(points, strip, length),
                 alt=say("request.strip", what=strip.title),
                 key=f"strip-{strip.key}",

@@ -14,6 +14,7 @@ from tailscope.app.box import Box
 from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
 from tailscope.app.pair import LEAST, Pair
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say
 from tailscope.app.verdicts import method
 from tailscope.app.views.overview import slow_table
@@ -135,7 +136,7 @@ def _waterfall(means: pd.DataFrame) -> None:
         if chart is None:
             st.caption(say("overview.no_stages"))
         else:
-            st.altair_chart(chart, alt=say("slow.waterfall"), key="waterfall")
+            plot(chart, alt=say("slow.waterfall"), key="waterfall")
 
 
 def _common(found: list[Association]) -> None:

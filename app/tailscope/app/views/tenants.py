@@ -8,6 +8,7 @@ from tailscope.app import blame, findings, verdicts
 from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.export import download, download_json, rare
+from tailscope.app.plot import plot
 from tailscope.app.text import plain, say
 from tailscope.app.text import tenant as named_so
 from tailscope.records.record import UNKNOWN_TENANT
@@ -19,17 +20,28 @@ from tailscope.triage.words import clock
 
 
 def draw(context: Context) -> None:
-    """Draw the page."""
+    """Draw the page; while a replay of new requests is made, with the one before."""
+    last = None if context.loaded.replayed(context.question) else context.last
+    if last is None:
+        _draw(context)
+        return
+    _draw(last)
+    context.loaded.replay(context.question)
+    st.rerun()
+
+
+def _draw(context: Context) -> None:
     finding = context.finding
     names = [load.name for load in finding.tenants]
     if set(names) <= {UNKNOWN_TENANT}:
         missing("tenants.unknown", "tailscope exporter ... --requests gateway.jsonl")
         return
+    if not context.loaded.replayed(context.question):
+        with st.spinner(say("overview.replaying")):
+            context.loaded.replay(context.question)
+    st.caption(say("tenants.as_of", at=clock(context.loaded.read_ns)))
     with context.loaded.lock:
         diagnosis = context.diagnosis
-        if not diagnosis.checked:
-            with st.spinner(say("overview.replaying")):
-                diagnosis.attribution  # noqa: B018 - to be computed
         with st.container(border=True):
             verdicts.show(diagnosis)
             if not diagnosis.verdict:
@@ -51,14 +63,14 @@ def _removal(context: Context, diagnosis: Diagnosis) -> None:
         st.caption(say("overview.none_slow"))
         return
     chart = blame.removal(data, context.colours)
-    st.altair_chart(chart, alt=say("tenants.removal"), key="removal")
+    plot(chart, alt=say("tenants.removal"), key="removal")
     st.caption(say("tenants.removal_note"))
 
 
 def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
     st.header(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
     data = blame.cells(one)
-    event = st.altair_chart(
+    event = plot(
         blame.matrix(data),
         alt=say("tenants.matrix_alt"),
         key=f"matrix-{one.server}",
@@ -95,7 +107,7 @@ def _loads(context: Context, diagnosis: Diagnosis, names: list[str]) -> None:
         begin, end = first.change.begin, first.change.end
         stretch = (origin + int(begin * 1e9), origin + int(end * 1e9))
     chart = blame.load_lines(data, context.colours, stretch)
-    st.altair_chart(chart, alt=say("tenants.loads"), key="loads")
+    plot(chart, alt=say("tenants.loads"), key="loads")
     if first is not None and stretch is not None:
         st.caption(_stretch(first, stretch))
 
