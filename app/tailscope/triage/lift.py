@@ -21,7 +21,8 @@ A surge of everybody lifts everybody: ``others`` is the lift of the other tenant
 stretch, and what goes beyond it is the tenant's own. So chance is asked twice: whether a shuffled
 load stands out as much, and whether it does when the stretch is given the share of the work that it
 would have if the tenant had only followed the others (a standard error of their lift included,
-and the time about a short stretch: what others did in a few seconds is mostly luck).
+and the time about a short stretch: what others did in a few seconds is mostly luck). A low lift has
+to stand out clearly.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ _TIDE = 18
 
 _ALL = 0.95
 """Share of its work in the stretch from which a tenant has no other time to compare with."""
+
+_HIGH = 4.0
+"""Lift beyond the others' from which it is enough to stand out more than any shuffled load."""
+
+_CLEARLY = 1.5
+"""A lower one has to stand out so many times as much: loads come in talks and batches, which the
+shuffles tear apart, and a tenant is then somewhat livelier at one time than they are."""
 
 _MAD = 1.4826
 
@@ -160,11 +168,12 @@ def change(
     about, _ = _others(work, size, {tenant, *apart}, tenant, *_around(work, low, high))
     usual = _followed(part, max(others + error, about))
     share = float(bins[low:high].sum() / max(bins.sum(), 1e-300))
-    gain = float(_gain(share, usual))
+    lift = _ratio(size, mine, inside, part)
+    gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH * max(others, 1.0) else _CLEARLY)
     return Change(
         begin=begin + low * width,
         end=begin + high * width,
-        lift=_ratio(size, mine, inside, part),
+        lift=lift,
         others=others,
         p=_chance(gain, when, load, end - begin, seed, share >= _ALL) if tested else 1.0,
         requests=_ratio(np.ones(len(work)), mine, inside, part),
