@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,12 @@ from tests.simulated.scenario import KINDS, Scenario, random_machine, scenario
 
 Job = tuple[str, int, str]
 """Kind, seed, and how the records are spoiled."""
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "jitter": {"jitter": 0.2, "stall": 0.004},
+    "prompts": {"prompts_first": True},
+}
+"""Ways that are the engine's, not the records'."""
 
 CULPRIT = 0.25
 """True removal share from which an accusation is right."""
@@ -138,10 +145,7 @@ def generated(job: Job) -> Score:
     """One generated scenario, as it is or spoiled."""
     kind, seed, way = job
     machine = random_machine(seed)
-    if way == "jitter":
-        machine = replace(machine, jitter=0.2, stall=0.004)
-    if way == "prompts":
-        machine = replace(machine, prompts_first=True)
+    machine = replace(machine, **ENGINES.get(way, {}))
     made: Scenario = scenario(kind, seed, span=150.0, machine=machine)
     frame = WAYS[way](made.frame) if way in WAYS else made.frame
     return score(
@@ -164,7 +168,7 @@ def quiet_run(job: Job) -> Score:
 def guilty_run(job: Job) -> Score:
     """One run with a culprit, as it is or spoiled."""
     kind, seed, way = job
-    made = guilty.guilty(kind, seed)
+    made = guilty.guilty(kind, seed, **ENGINES.get(way, {}))
     frame = WAYS[way](made.frame) if way in WAYS else made.frame
     return score(f"{kind}-{seed}-{way}", f"guilty {way}"[:10], frame, made.culprits, made.removal)
 

@@ -192,9 +192,16 @@ GUILTY: tuple[Callable[[Scene], Found], ...] = (
 KINDS = {kind.__name__: kind for kind in GUILTY}
 
 
-def guilty(kind: str, seed: int) -> Guilty:
-    """One run with a culprit; the same seed gives the same one."""
-    dice = Dice(np.random.default_rng([seed, len(kind), 3]), random_machine(seed))
+def guilty(kind: str, seed: int, **changes: Any) -> Guilty:
+    """One run with a culprit; the same seed gives the same one.
+
+    Args:
+        kind: What it does.
+        seed: Of everything else.
+        changes: What the engine has beside, such as jitter.
+    """
+    machine = replace(random_machine(seed), **changes)
+    dice = Dice(np.random.default_rng([seed, len(kind), 3]), machine)
     begin = SPAN * float(dice.random.uniform(0.3, 0.5))
     end = begin + SPAN * float(dice.random.uniform(0.1, 0.2))
     load = 0.25 if kind == "beside_large" else dice.load(0.3, 0.55)

@@ -211,17 +211,20 @@ def correlated(dice: Dice) -> Fleet:
 
 
 def sessions(dice: Dice) -> Fleet:
-    """Talks: a dozen turns, each with the whole talk so far as its prompt, mostly cached."""
+    """Talks: a few turns, each with the whole talk so far as its prompt, mostly cached.
+
+    They are short against the window: one talk that fills half of it is a change of load.
+    """
     rows: list[Row] = []
     for one in dice.usual(dice.load(0.5, 0.8)):
-        turns = int(dice.random.integers(5, 15))
+        turns = int(dice.random.integers(3, 7))
         for begin in poisson(dice.random, one.rate / turns, -20.0, SPAN):
             at, said = begin, 0
             for prompt, _, answer in one.sizes(dice.random, turns):
                 whole = said + prompt // 3 + 16
                 if 0.0 <= at < SPAN:
                     rows.append((at, one.name, whole, said, answer))
-                said, at = whole + answer, at + float(dice.random.exponential(6.0)) + 1.0
+                said, at = whole + answer, at + float(dice.random.exponential(2.0)) + 0.5
     return [Engine("one", dice.machine, rows)], False
 
 

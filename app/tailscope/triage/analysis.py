@@ -55,6 +55,8 @@ def analyse(
         tenants=loads(frame, window, found.slow),
         quality=quality(mine, timed, rejected or {}),
         gpus=beside(gpus, frame[found.slow]),
+        origin_ns=found.origin_ns,
+        epochs=found.epochs,
     )
 
 

@@ -8,10 +8,11 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from tailscope.triage.epoch import Epoch
 from tailscope.triage.finding import Finding, Quality
 from tailscope.triage.scope import cut_short
 from tailscope.triage.stages import STAGES, column, floats, named
-from tailscope.triage.words import plural
+from tailscope.triage.words import clock, percent, plural, seconds
 
 
 def quality(mine: pd.DataFrame, judged: pd.DataFrame, rejected: Mapping[str, int]) -> Quality:
@@ -66,7 +67,18 @@ def notes(finding: Finding) -> tuple[str, ...]:
             f"Queue and prefill of {plural(finding.slow.inferred, 'slow request')} are inferred "
             "from the time to the first token."
         )
+    found += [_came_back(one, finding.origin_ns) for one in finding.epochs]
     if data.rejected:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in data.rejected.items())
         found.append(f"{sum(data.rejected.values()):,} lines were left out ({reasons}).")
     return tuple(found)
+
+
+def _came_back(one: Epoch, origin_ns: int) -> str:
+    more = "more" if one.slower > 1.0 else "less"
+    return (
+        f"{one.server or 'The engine'} came back as another one at "
+        f"{clock(origin_ns + int(one.begin * 1e9))} UTC, after a pause of {seconds(one.pause)}: "
+        f"a decode takes {percent(abs(one.slower - 1.0))} {more}. What came before and what came "
+        "after is judged apart."
+    )

@@ -140,4 +140,14 @@ def _quality(finding: Finding) -> dict[str, Any]:
         for field in dataclasses.fields(data)
         for name, value in [(field.name, getattr(data, field.name))]
     }
-    return {**plain, "notes": list(notes(finding))}
+    epochs = [
+        {
+            "server": one.server,
+            "model": one.model,
+            "from": iso(finding.origin_ns + int(one.begin * 1e9)),
+            "pause_seconds": one.pause,
+            "slower": one.slower,
+        }
+        for one in finding.epochs
+    ]
+    return {**plain, "epochs": epochs, "notes": list(notes(finding))}
