@@ -55,6 +55,7 @@ class Score:
     engine_slow: bool | None
     engine_accused: bool
     told: dict[str, float]
+    ranges: dict[str, tuple[float, float]]
     sure: frozenset[str]
     truth: dict[str, float]
     loss: float
@@ -68,6 +69,15 @@ class Score:
     def sure_errors(self) -> list[float]:
         """The same for tenants with grade A or B."""
         return [self.told[name] - true for name, true in self.truth.items() if name in self.sure]
+
+    @property
+    def within(self) -> list[bool]:
+        """Whether the true share lies in the range that was told."""
+        return [
+            low <= min(max(true, 0.0), 1.0) <= high
+            for name, true in self.truth.items()
+            for low, high in [self.ranges.get(name, (0.0, 1.0))]
+        ]
 
     @property
     def matters(self) -> bool:
@@ -98,6 +108,7 @@ def score(
         slow,
         any(one.accused for one in found.suspects if one.kind == "engine"),
         {one.name: one.removal_share for one in tenants},
+        {one.name: one.removal_range for one in tenants},
         frozenset(one.name for one in tenants if one.grade in "AB"),
         truth,
         min((one.fidelity.loss for one in found.studies if one.fidelity), default=float("nan")),
@@ -177,7 +188,8 @@ def table(scores: list[Score]) -> str:
     """One line for each group of scores."""
     lines = [
         f"{'group':<10}{'runs':>5}{'top-1':>8}{'recall':>8}{'precision':>10}{'false/null':>11}"
-        f"{'engine':>8}{'|error|':>8}{'p90':>7}{'A/B err':>9}{'grades':>16}"
+        f"{'engine':>8}{'|error|':>8}{'p90':>7}{'A/B err':>9}{'in range':>10}"
+        f"{'grades':>16}"
     ]
     for group in dict.fromkeys(one.group for one in scores):
         lines.append(_line(group, [one for one in scores if one.group == group]))
@@ -199,12 +211,14 @@ def _line(group: str, scores: list[Score]) -> str:
     engines = sum(one.engine_slow == one.engine_accused for one in known)
     errors = np.abs([error for one in scores for error in one.errors] or [0.0])
     good = np.abs([error for one in scores for error in one.sure_errors] or [0.0])
+    within = [inside for one in scores for inside in one.within]
     grades = "".join(f" {g}{sum(one.grade == g for one in scores)}" for g in "ABCD")
     return (
         f"{group:<10}{len(scores):>5}{f'{top}/{len(attacked)}':>8}"
         f"{f'{recalled}/{len(harmful)}':>8}{f'{right}/{len(accusations)}':>10}"
         f"{f'{false}/{len(nulls)}':>11}{f'{engines}/{len(known)}':>8}"
-        f"{errors.mean():>8.3f}{np.quantile(errors, 0.9):>7.3f}{good.max():>9.3f}{grades:>16}"
+        f"{errors.mean():>8.3f}{np.quantile(errors, 0.9):>7.3f}{good.max():>9.3f}"
+        f"{f'{sum(within)}/{len(within)}':>10}{grades:>16}"
     )
 
 

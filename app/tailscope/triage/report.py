@@ -27,6 +27,8 @@ METHOD = {
     "engine; all shares, the engine's and the unexplained part sum to the whole",
     "removal_share": "part of the slow seconds of the others that would go away without it, by "
     "replay where one passed its check; these do not sum to 1",
+    "removal_range": "where the true share lies in nine of ten cases, by the grade: the error is "
+    "the model's, not one of chance",
     "lift": "its work in the stretch in which it stands out most, over its usual work",
     "accused": f"removal share from {REMOVAL:g} on, ledger share from {LEDGER:g} on, lift from "
     f"{LIFT:g} on, at the time of the slow seconds, unlikely by chance, and a healthy engine",

@@ -11,7 +11,7 @@ GRADES = {
     "A": "a replay of the records is within 5 % of them, and the ledger agrees",
     "B": "a replay is near the records, or ledger and order of admission agree",
     "C": "suspicion: times are inferred, a model fits poorly or tenants are missing",
-    "D": "association in time only, or too few requests",
+    "D": "association in time only: too few requests, or only their total times are known",
 }
 """What a grade means."""
 
@@ -44,11 +44,20 @@ def verdict(found: Attribution, cause: Explanation | None, origin_ns: int) -> st
 
 def _tenant(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int) -> str:
     by = "by replay" if one.replayed else "by the order of admission"
+    share = f"{percent(one.removal_share)}{_range(one)}"
     text = (
-        f"Tenant {one.name} {_MADE[one.grade]}: without it {percent(one.removal_share)} of the "
-        f"slow seconds of the others would not have been ({seconds(one.removal_seconds)}, {by})."
+        f"Tenant {one.name} {_MADE[one.grade]}: without it {share} of the slow seconds of the "
+        f"others would not have been ({seconds(one.removal_seconds)}, {by})."
     )
     return text + _change(one, origin_ns) + _more(found, one)
+
+
+def _range(one: Suspect) -> str:
+    """Where the true share may lie, if that is far from the told one."""
+    if one.grade in "AB":
+        return ""
+    low, high = one.removal_range
+    return f" (from {percent(low)} to {percent(high)})"
 
 
 def _change(one: Suspect, origin_ns: int) -> str:
