@@ -4,8 +4,8 @@ For each decode the fitted cost says what it should have taken with the company 
 ratio of measured to expected seconds, as the median of all requests that decoded in a stretch of
 time, stays near 1 whatever the load; an engine that is throttled, or shares its GPU with somebody
 unseen, shows in all requests at once. A stretch counts as slow from a ratio of ``SLOW`` on, and
-only beside others: a single one may be a single long stall, and two that are slow by a little a few
-stalls that chance put side by side.
+only beside others or as one of many: a single one may be a single long stall, and two that are slow
+by a little a few stalls that chance put side by side.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ MOST = 20_000
 SLOW = 1.3
 CLEARLY = 1.5
 """Two stretches side by side are enough from this ratio on; of less it takes three."""
+
+_OFTEN, _OFTEN_SHARE = 4, 0.1
+"""Stretches apart from each other that are enough together, and their share of all."""
 
 FEWEST = 4
 """Requests that a stretch needs to say anything."""
@@ -109,7 +112,10 @@ def residual(work: Work, expected: Floats) -> Residual:
         rows, stretch, weight = _spread(work.first[use] - begin, work.decode[use], length, count)
         values = (work.decode / np.maximum(expected, 1e-9))[use][rows]
         ratio = _medians(stretch, values, weight, count)
-    slow = _lasting(ratio >= SLOW, 3) | _lasting(ratio >= CLEARLY, 2)
+    clearly = ratio >= CLEARLY
+    slow = _lasting(ratio >= SLOW, 3) | _lasting(clearly, 2)
+    if clearly.sum() >= max(_OFTEN, _OFTEN_SHARE * float((ratio != 1.0).sum())):
+        slow |= clearly  # on and off, as clocks are under heat
     return Residual(begin, length, ratio, slow, _speed(work, expected, begin, length, slow))
 
 
