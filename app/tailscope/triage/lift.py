@@ -62,7 +62,8 @@ _ALL = 0.95
 """Share of its work in the stretch from which a tenant has no other time to compare with."""
 
 _HIGH = 4.0
-"""Lift beyond the others' from which it is enough to stand out more than any shuffled load."""
+"""Lift from which it is enough to stand out more than any shuffled load; so many times that of the
+others, and theirs, which is measured badly, is no matter."""
 
 _CLEARLY = 1.5
 """A lower one has to stand out so many times as much: loads come in talks and batches, which the
@@ -166,10 +167,11 @@ def change(
     now, past = _cached(work, mine & inside), _cached(work, mine & ~inside)
     others, error = _others(work, size, {tenant, *apart}, tenant, inside, part)
     about, _ = _others(work, size, {tenant, *apart}, tenant, *_around(work, low, high))
-    usual = _followed(part, max(others + error, about))
+    tide = max(others + error, about)
     share = float(bins[low:high].sum() / max(bins.sum(), 1e-300))
     lift = _ratio(size, mine, inside, part)
-    gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH * max(others, 1.0) else _CLEARLY)
+    usual = part if lift >= _HIGH * max(tide, 1.0) else _followed(part, tide)
+    gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH else _CLEARLY)
     return Change(
         begin=begin + low * width,
         end=begin + high * width,
