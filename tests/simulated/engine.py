@@ -30,10 +30,12 @@ class Machine:
     prompts_first: bool = False
     jitter: float = 0.0
     stall: float = 0.0
+    first: tuple[str, ...] = ()  # tenants that are let in before the others
     boundary: bool = False  # requests are taken between steps only, and that time is frontend
     slow_from: float = 0.0
     slow_until: float = 0.0
     slow_by: float = 1.0
+    slow_every: float = 0.0  # if not 0: slow in every second stretch of this length
 
 
 @dataclass
@@ -72,7 +74,7 @@ def play(requests: list[Request], machine: Machine, seed: int) -> None:
             request = coming.popleft()
             request.seen = now if machine.boundary else request.arrived
             request.left = request.input - request.cached
-            waiting.append(request)
+            _queue(request, waiting, machine)
         if not waiting and not running:
             now = coming[0].arrived
             continue
@@ -98,6 +100,15 @@ def play(requests: list[Request], machine: Machine, seed: int) -> None:
             request.held = 0
         if over:
             running = [r for r in running if r.held > 0]
+
+
+def _queue(request: Request, waiting: deque[Request], machine: Machine) -> None:
+    """By arrival; tenants that go first, behind their own kind."""
+    if request.tenant not in machine.first:
+        waiting.append(request)
+        return
+    ahead = sum(1 for one in waiting if one.tenant in machine.first or one.start >= 0)
+    waiting.insert(ahead, request)
 
 
 def _blocks(tokens: int, machine: Machine) -> int:
@@ -175,6 +186,13 @@ def _seconds(
         seconds *= random.lognormal(-(machine.jitter**2) / 2, machine.jitter)
     if machine.stall and random.random() < machine.stall:
         seconds += random.exponential(0.3)
-    if machine.slow_from <= now < machine.slow_until:
+    if _is_slow(machine, now):
         seconds *= machine.slow_by
     return max(seconds, 1e-4)
+
+
+def _is_slow(machine: Machine, now: float) -> bool:
+    if not machine.slow_from <= now < machine.slow_until:
+        return False
+    every = machine.slow_every
+    return not every or int((now - machine.slow_from) / every) % 2 == 0

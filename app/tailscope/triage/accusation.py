@@ -5,7 +5,7 @@ A tenant is accused if all of this holds:
     removal share >= 0.35    without it, that part of the others' excess would not have been
     ledger share  >= 0.20    its work did hold the engine while they waited or ran
     a change                 its load rose by half or more, in a stretch that an unchanged tenant
-                             of its burstiness would show once in a hundred times at most
+                             of its burstiness would show once in two hundred times at most
     of its own               beyond what the load of the others did in that stretch
     at the right time        at least half of the others' slow seconds fall into it
     victims                  at least 8 requests of others that were noticeably slowed
@@ -28,7 +28,9 @@ from tailscope.triage.words import percent
 REMOVAL = 0.35
 LEDGER = 0.20
 LIFT = 1.5
-CHANCE = 0.01
+CHANCE = 0.005
+"""No shuffled load stands out as much."""
+
 SURGE = 2.0
 """From this lift of the others on, the surge is everybody's."""
 

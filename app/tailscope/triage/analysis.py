@@ -61,6 +61,8 @@ def analyse(
         tenants=loads(frame, scope.window(frame) & scope.places(frame), found.slow),
         quality=seen.quality,
         gpus=beside(gpus, frame[found.slow]),
+        origin_ns=found.origin_ns,
+        epochs=found.epochs,
     )
 
 

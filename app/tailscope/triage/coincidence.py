@@ -10,7 +10,16 @@ import pandas as pd
 
 from tailscope.triage.contrast import stands_out
 from tailscope.triage.counters import within
-from tailscope.triage.hardware import Coincidence, Gpu, Span, Throttle, Trouble, Weight, Xid
+from tailscope.triage.hardware import (
+    Bandwidth,
+    Coincidence,
+    Gpu,
+    Span,
+    Throttle,
+    Trouble,
+    Weight,
+    Xid,
+)
 from tailscope.triage.stages import Floats, floats
 
 FATAL = ("reset_gpu", "restart_node", "restart_vm", "check_mechanicals", "contact_support")
@@ -59,6 +68,10 @@ def _all(gpu: Gpu, begin: Floats, end: Floats) -> Iterator[Coincidence]:
             share=_share(gpu.lost_seconds, gpu),
             suspect=True,
         )
+    if gpu.bandwidth is not None:
+        shared = _shared(gpu.bandwidth.spans, begin, end)
+        if shared.any():
+            yield _bound(gpu, gpu.bandwidth, shared, begin, end)
     for event in gpu.xids:
         if (shared := _during(event, begin, end)).any():
             yield Coincidence(
@@ -78,13 +91,7 @@ def _throttled(
     share = _share(throttle.seconds, gpu)
     weight = throttle.cause.weight
     suspect = throttle.seconds >= MIN_SECONDS and (
-        weight is Weight.FAULT
-        or (
-            weight is Weight.LIMIT
-            and share is not None
-            and share_slow - share >= LIMIT_MORE
-            and stands_out(share_slow, share)
-        )
+        weight is Weight.FAULT or (weight is Weight.LIMIT and _more(share_slow, share))
     )
     return Coincidence(
         Trouble.THROTTLED,
@@ -94,6 +101,25 @@ def _throttled(
         share=share,
         suspect=suspect,
     )
+
+
+def _bound(gpu: Gpu, found: Bandwidth, shared: Floats, begin: Floats, end: Floats) -> Coincidence:
+    """Its memory was near its limit: what decoding does to a full engine at any time."""
+    share_slow = float(shared.sum() / _seconds(begin, end))
+    share = _share(found.seconds, gpu)
+    return Coincidence(
+        Trouble.BANDWIDTH,
+        "",
+        *_counts(shared),
+        share_slow=share_slow,
+        share=share,
+        suspect=found.seconds >= MIN_SECONDS and _more(share_slow, share),
+    )
+
+
+def _more(share_slow: float, share: float | None) -> bool:
+    """Whether a limit held in clearly more of the slow requests' time than of the whole."""
+    return share is not None and share_slow - share >= LIMIT_MORE and stands_out(share_slow, share)
 
 
 def _shared(parts: tuple[Span, ...], begin: Floats, end: Floats) -> Floats:

@@ -254,7 +254,14 @@ class Diagnosis:
         if one.engine is None:
             return None
         work = one.work.take(one.window)
-        replicas = sum(part.work.model == work.model for part in self.attribution.costings)
+        # An engine before and after a change is one of them.
+        replicas = len(
+            {
+                part.work.server
+                for part in self.attribution.costings
+                if part.work.model == work.model
+            }
+        )
         tenants = [suspect for suspect in self.attribution.suspects if suspect.kind == "tenant"]
         if not tenants:
             return Case(work, one.engine, replicas=replicas)

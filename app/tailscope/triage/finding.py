@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tailscope.triage.epoch import Epoch
 from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quantiles import Quantiles
@@ -179,6 +180,8 @@ class Finding:
         tenants: Load by tenant, the largest first.
         quality: How far the data carry.
         gpus: What the GPUs went through meanwhile; empty where no sample of any is known.
+        origin_ns: Time 0 of the epochs, UTC nanoseconds.
+        epochs: Engines that came back as other ones: costs are fitted apart.
     """
 
     window: Window
@@ -187,3 +190,5 @@ class Finding:
     tenants: tuple[TenantLoad, ...]
     quality: Quality
     gpus: tuple[Gpu, ...] = ()
+    origin_ns: int = 0
+    epochs: tuple[Epoch, ...] = ()

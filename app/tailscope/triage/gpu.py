@@ -9,17 +9,19 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from tailscope.triage.counters import Reads
+from tailscope.triage.counters import Reads, spans
 from tailscope.triage.hardware import (
     NOTHING,
     Bandwidth,
     Gpu,
     Level,
+    Span,
 )
 from tailscope.triage.scope import Scope
-from tailscope.triage.stages import floats
+from tailscope.triage.stages import Flags, floats
 from tailscope.triage.troubles import losses, throttles, xids
 
 _UP = "tailscope_gpu_up"
@@ -62,6 +64,8 @@ memory's share. SM activity does not tell: a multiprocessor whose warps wait for
 
 MIN_SAMPLES = 10
 """With fewer samples nothing is said about bandwidth."""
+
+Ints = npt.NDArray[np.int64]
 
 _LABELS = ("gpu", "uuid", "model_name", "gi", "profile", "reason", "xid", "action")
 _SPOTS = ("sensor", "domain")
@@ -201,7 +205,7 @@ def _bandwidth(rows: pd.DataFrame, start_ns: int, end_ns: int) -> Bandwidth | No
         rows.loc[rows["metric"] == ACTIVITY[name], ["time_ns", "value"]]
         for name in ("dram", "tensor")
     )
-    both = dram.merge(tensor, on="time_ns", suffixes=("_dram", "_tensor"))
+    both = dram.merge(tensor, on="time_ns", suffixes=("_dram", "_tensor")).sort_values("time_ns")
     if len(both) < MIN_SAMPLES:
         return None
     bound = (both["value_dram"] >= HIGH_DRAM) & (
@@ -212,4 +216,14 @@ def _bandwidth(rows: pd.DataFrame, start_ns: int, end_ns: int) -> Bandwidth | No
         float(both["value_dram"].mean()),
         float(both["value_tensor"].mean()),
         len(both),
+        _stretches(both["time_ns"].to_numpy(dtype=np.int64), bound.to_numpy(dtype=np.bool_)),
     )
+
+
+def _stretches(times: Ints, bound: Flags) -> tuple[Span, ...]:
+    """When it was so: a sample is of the time since the one before it, but of no gap."""
+    apart = np.diff(times)
+    usual = 2 * int(np.median(apart))
+    start = times - np.minimum(np.concatenate([[usual // 2], apart]), usual)
+    held = pd.DataFrame({"start": start, "end": times, "rise": (times - start) / 1e9})
+    return spans(held[bound & (times > start)])

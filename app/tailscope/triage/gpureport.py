@@ -38,7 +38,11 @@ def gpu(found: Gpu) -> dict[str, Any]:
             "spans": _spans(found.lost),
         }
     if found.bandwidth is not None:
-        data["bandwidth_bound"] = dataclasses.asdict(found.bandwidth)
+        data["bandwidth_bound"] = {
+            **dataclasses.asdict(found.bandwidth),
+            "seconds": found.bandwidth.seconds,
+            "spans": _spans(found.bandwidth.spans),
+        }
     return data
 
 

@@ -62,9 +62,15 @@ def statements(gpu: Gpu) -> tuple[str, ...]:
         if entry
         for text, trouble, cause in [entry]
     ]
-    if gpu.bandwidth is not None and gpu.bandwidth.share >= BOUND_SHARE:
-        found.append(_bound(gpu, gpu.bandwidth))
+    if gpu.bandwidth is not None and _worth_saying(gpu, gpu.bandwidth):
+        beside = _beside(gpu, Trouble.BANDWIDTH, "")
+        found.append(" ".join([_bound(gpu, gpu.bandwidth), *beside]))
     return tuple(found)
+
+
+def _worth_saying(gpu: Gpu, found: Bandwidth) -> bool:
+    suspect = any(one.suspect and one.trouble is Trouble.BANDWIDTH for one in gpu.beside)
+    return suspect or found.share >= BOUND_SHARE
 
 
 def suspicions(gpus: Iterable[Gpu]) -> tuple[str, ...]:
@@ -108,6 +114,8 @@ def during(gpus: Iterable[Gpu], total: float) -> tuple[str, ...]:
 
 def _told(gpu: Gpu, one: Coincidence) -> bool:
     """Whether it is worth a word: a setting never is, a limit if it is one over the whole time."""
+    if one.trouble is Trouble.BANDWIDTH:
+        return one.suspect
     return one.trouble is not Trouble.THROTTLED or any(
         throttle.cause.name == one.cause and _worth(gpu, throttle) for throttle in gpu.throttles
     )
@@ -117,10 +125,14 @@ def _during(gpu: Gpu, one: Coincidence, total: float) -> str:
     if one.share_slow is None:
         return tell("{name} had XID {code} meanwhile.", name=gpu.name, code=one.cause)
     words = {throttle.cause.name: throttle.cause.words for throttle in gpu.throttles}
+    words |= {
+        Trouble.LOST: tell("lost"),
+        Trouble.BANDWIDTH: tell("held by the bandwidth of its memory"),
+    }
     return tell(
         "{name} was {state} for {time} of it.",
         name=gpu.name,
-        state=tell("lost") if one.trouble is Trouble.LOST else words[one.cause],
+        state=words[one.cause or one.trouble],
         time=seconds(one.share_slow * total),
     )
 

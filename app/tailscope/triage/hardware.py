@@ -112,12 +112,19 @@ class Bandwidth:
         dram: Mean share of the memory's cycles that moved data.
         tensor: Mean share of the tensor cores' cycles in use.
         samples: Samples that have both.
+        spans: When it was so.
     """
 
     share: float
     dram: float
     tensor: float
     samples: int
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """For how long it was so."""
+        return sum((span.seconds for span in self.spans), 0.0)
 
 
 class Trouble(StrEnum):
@@ -126,6 +133,7 @@ class Trouble(StrEnum):
     THROTTLED = "throttled"
     LOST = "lost"
     XID = "xid"
+    BANDWIDTH = "bandwidth"
 
 
 @dataclass(frozen=True, slots=True)

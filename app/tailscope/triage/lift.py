@@ -18,11 +18,16 @@ by chance. So the best of many intervals is compared with the best of many: the 
     lift = rate of the tenant's work within its stretch / rate outside of it
 
 A surge of everybody lifts everybody: ``others`` is the lift of the other tenants in the same
-X what goes beyond it is the tenant's own.
+stretch, and what goes beyond it is the tenant's own. So chance is asked twice: whether a shuffled
+load stands out as much, and whether it does when the stretch is given the share of the work that it
+would have if the tenant had only followed the others (a standard error of their lift included,
+and the time about a short stretch: what others did in a few seconds is mostly luck). A low lift has
+to stand out clearly.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -50,6 +55,22 @@ _FEWEST = 4
 _MOST = 5_000
 """Requests of a tenant whose gaps are shuffled; of more, evenly spaced ones."""
 
+_TIDE = 18
+"""Bins, at least, that tell how the load of all others rose about a stretch."""
+
+_ALL = 0.95
+"""Share of its work in the stretch from which a tenant has no other time to compare with."""
+
+_HIGH = 4.0
+"""Lift from which it is enough to stand out more than any shuffled load; so many times that of the
+others, and theirs, which is measured badly, is no matter."""
+
+_CLEARLY = 1.5
+"""A lower one has to stand out so many times as much: loads come in talks and batches, which the
+shuffles tear apart, and a tenant is then somewhat livelier at one time than they are."""
+
+_MAD = 1.4826
+
 _NEW = 20.0
 """Lift of a tenant that was not there before."""
 
@@ -63,7 +84,7 @@ class Change:
         end: Seconds.
         lift: Its rate of work within, over that outside.
         others: Weighted median of the other tenants' lifts in that stretch.
-        p: Share of shuffled scans that stand out as much.
+        p: Share of shuffled scans that stand out as much as the load does beyond the others'.
         requests: Its requests a second within, over those outside.
         input: Mean prompt tokens of a request within, over those outside.
         output: Mean generated tokens within, over those outside.
@@ -139,28 +160,67 @@ def change(
         return None
     when, load = _thinned(work.arrived[mine] - begin, size[mine])
     width = (end - begin) / BINS
-    gain, low, high = _scan(_binned(when, load, width))
-    random = np.random.default_rng(seed)
-    gaps = np.diff(np.concatenate([[0.0], when, [end - begin]]))
-    more = 0 if tested else SHUFFLES
-    for _ in range(SHUFFLES if tested else 0):
-        mixed = np.cumsum(random.permutation(gaps))[:-1]
-        more += _scan(_binned(mixed, random.permutation(load), width))[0] >= gain - 1e-12
+    bins = _binned(when, load, width)
+    _, low, high = _scan(bins)
     inside = (work.arrived >= begin + low * width) & (work.arrived < begin + high * width)
     part = (high - low) / BINS
     now, past = _cached(work, mine & inside), _cached(work, mine & ~inside)
+    others, error = _others(work, size, {tenant, *apart}, tenant, inside, part)
+    about, _ = _others(work, size, {tenant, *apart}, tenant, *_around(work, low, high))
+    tide = max(others + error, about)
+    share = float(bins[low:high].sum() / max(bins.sum(), 1e-300))
+    lift = _ratio(size, mine, inside, part)
+    usual = part if lift >= _HIGH * max(tide, 1.0) else _followed(part, tide)
+    gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH else _CLEARLY)
     return Change(
         begin=begin + low * width,
         end=begin + high * width,
-        lift=_ratio(size, mine, inside, part),
-        others=_others(work, size, {tenant, *apart}, tenant, inside, part),
-        p=(1 + more) / (1 + SHUFFLES),
+        lift=lift,
+        others=others,
+        p=_chance(gain, when, load, end - begin, seed, share >= _ALL) if tested else 1.0,
         requests=_ratio(np.ones(len(work)), mine, inside, part),
         input=_mean_ratio(work.context, mine, inside),
         output=_mean_ratio(work.output, mine, inside),
         cached=now - past,
         uncached=(1.0 - now) / max(1.0 - past, 0.01),
     )
+
+
+def _chance(gain: float, when: Floats, load: Floats, span: float, seed: int, alone: bool) -> float:
+    """Share of the shuffled loads of a tenant whose best stretch gains as much.
+
+    A tenant that was there in its stretch alone has no habit that its gaps could tell of: its
+    requests are placed anywhere.
+    """
+    random = np.random.default_rng(seed)
+    gaps = np.diff(np.concatenate([[0.0], when, [span]]))
+    more = 0
+    for _ in range(SHUFFLES):
+        if alone:
+            mixed = random.uniform(0.0, span, len(when))
+        else:
+            mixed = np.cumsum(random.permutation(gaps))[:-1]
+        more += _scan(_binned(mixed, random.permutation(load), span / BINS))[0] >= gain - 1e-12
+    return (1 + more) / (1 + SHUFFLES)
+
+
+def _around(work: Work, low: int, high: int) -> tuple[Flags, float]:
+    """A stretch, and for a short one the time about it; and its part of the whole.
+
+    What the others did in a few seconds is mostly luck; the tide that they all went with is not.
+    """
+    reach = max(_TIDE - (high - low) + 1, 0) // 2
+    low, high = max(low - reach, 0), min(high + reach, BINS)
+    begin = float(work.arrived.min())
+    width = (float(work.arrived.max()) - begin) / BINS
+    inside = (work.arrived >= begin + low * width) & (work.arrived < begin + high * width)
+    return inside, (high - low) / BINS
+
+
+def _followed(part: float, others: float) -> float:
+    """Share of its work that a tenant has in a part of the time if it only follows the others."""
+    lifted = max(others, 1.0) * part
+    return lifted / (lifted + 1.0 - part)
 
 
 def _thinned(when: Floats, load: Floats) -> tuple[Floats, Floats]:
@@ -183,11 +243,16 @@ def _scan(bins: Floats) -> tuple[float, int, int]:
     """
     total = np.concatenate([[0.0], np.cumsum(bins)])
     low, high, part = _INTERVALS
-    share = np.clip((total[high] - total[low]) / max(float(total[-1]), 1e-300), 1e-12, 1 - 1e-12)
-    gain = share * np.log(share / part) + (1.0 - share) * np.log((1.0 - share) / (1.0 - part))
-    gain[share <= part] = 0.0
+    gain = _gain((total[high] - total[low]) / max(float(total[-1]), 1e-300), part)
     best = int(np.argmax(gain))
     return float(gain[best]), int(low[best]), int(high[best])
+
+
+def _gain(share: Floats | float, part: Floats | float) -> Floats:
+    """Likelihood ratio of a share of the work in a part of the time; 0 where it is no larger."""
+    share = np.clip(share, 1e-12, 1 - 1e-12)
+    gain = share * np.log(share / part) + (1.0 - share) * np.log((1.0 - share) / (1.0 - part))
+    return np.where(share > part, gain, 0.0)
 
 
 def _intervals() -> tuple[Ints, Ints, Floats]:
@@ -209,7 +274,8 @@ def _ratio(weight: Floats, who: Flags, inside: Flags, part: float) -> float:
 
 def _others(
     work: Work, size: Floats, apart: set[int], tenant: int, inside: Flags, part: float
-) -> float:
+) -> tuple[float, float]:
+    """Weighted median of the lifts of the others, and its standard error."""
     number = len(work.tenants)
     now = np.bincount(work.tenant[inside], weights=size[inside], minlength=number) / part
     past = np.bincount(work.tenant[~inside], weights=size[~inside], minlength=number) / (1.0 - part)
@@ -220,13 +286,20 @@ def _others(
     if not other.any():
         other = there & (np.arange(number) != tenant)
     if not other.any():
-        return 1.0
+        return 1.0, 0.0
     lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), _NEW)
-    order = np.argsort(lift)
-    weight = np.cumsum(past[other][order])
-    if weight[-1] <= 0.0:
-        return float(np.median(lift))
-    return float(lift[order][np.searchsorted(weight, 0.5 * weight[-1])])
+    middle = _middle(lift, past[other])
+    spread = _MAD * _middle(np.abs(lift - middle), past[other])
+    return middle, spread / math.sqrt(len(lift))
+
+
+def _middle(values: Floats, weight: Floats) -> float:
+    """Weighted median."""
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    if total[-1] <= 0.0:
+        return float(np.median(values))
+    return float(values[order][np.searchsorted(total, 0.5 * total[-1])])
 
 
 def _mean_ratio(values: Floats, who: Flags, inside: Flags) -> float:

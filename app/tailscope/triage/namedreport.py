@@ -88,6 +88,9 @@ def _suspect(one: Suspect, origin_ns: int) -> dict[str, Any]:
                 "not_accused_because": one.spared or None,
                 "by": by,
                 "ledger_seconds": _round(one.ledger_seconds),
+                "removal_range": (
+                    [_round(bound) for bound in one.removal_range] if one.kind == "tenant" else None
+                ),
                 "victims": one.victims,
                 "change": None if one.change is None else _change(one.change, origin_ns),
             }

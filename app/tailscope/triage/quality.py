@@ -8,10 +8,12 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from tailscope.triage.epoch import Epoch
 from tailscope.triage.finding import Finding, Quality
-from tailscope.triage.phrase import several, tell
+from tailscope.triage.phrase import Phrase, several, tell
 from tailscope.triage.scope import cut_short
 from tailscope.triage.stages import STAGES, column, floats, named
+from tailscope.triage.words import clock, percent, seconds
 
 
 def quality(mine: pd.DataFrame, judged: pd.DataFrame, rejected: Mapping[str, int]) -> Quality:
@@ -84,6 +86,7 @@ def notes(finding: Finding) -> tuple[str, ...]:
                 "token.",
             )
         )
+    found += [_came_back(one, finding.origin_ns) for one in finding.epochs]
     if data.rejected:
         found.append(
             several(
@@ -94,3 +97,17 @@ def notes(finding: Finding) -> tuple[str, ...]:
             )
         )
     return tuple(found)
+
+
+def _came_back(one: Epoch, origin_ns: int) -> Phrase:
+    change = percent(abs(one.slower - 1.0))
+    return tell(
+        "{engine} came back as another one at {at} UTC, after a pause of {pause}: a decode takes "
+        "{change}. What came before and what came after is judged apart.",
+        engine=one.server or tell("The engine"),
+        at=clock(origin_ns + int(one.begin * 1e9)),
+        pause=seconds(one.pause),
+        change=tell("{share} more", share=change)
+        if one.slower > 1.0
+        else tell("{share} less", share=change),
+    )

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from tailscope.triage.epoch import Epoch, parted
 from tailscope.triage.slow import FLOOR_SECONDS, MIN_REQUESTS, SlowRule
 from tailscope.triage.stages import STAGES, column, floats
 from tailscope.triage.study import Costing, costing
@@ -64,6 +65,7 @@ class Reckoning:
         slow: Which rows are slow.
         excess: Seconds above what it would take alone; NaN for a row without a time.
         stages: The same by stage; NaN where nothing is known of a stage.
+        epochs: Engines that came back as other ones.
     """
 
     origin_ns: int
@@ -73,6 +75,7 @@ class Reckoning:
     slow: Flags
     excess: Floats
     stages: Floats
+    epochs: tuple[Epoch, ...] = ()
 
 
 def reckon(
@@ -90,7 +93,9 @@ def reckon(
         changed_ns: When engines were changed: costs are fitted anew from then on.
     """
     origin = int(frame["arrived_ns"].min()) if len(frame) else 0
-    costings = in_parallel(costing, works(frame, origin, changed_ns))
+    apart = in_parallel(parted, works(frame, origin, changed_ns))
+    costings = in_parallel(costing, [work for parts, _ in apart for work in parts])
+    costings.sort(key=lambda one: -len(one.work))
     chosen = np.ones(len(frame), dtype=bool) if judged is None else judged
     excess = np.full(len(frame), np.nan)
     total = np.full(len(frame), np.nan)
@@ -108,7 +113,8 @@ def reckon(
     others = _crowded(excess, tenant, chosen, slow, rule.percentile or _USUAL)
     parts = [part for found in costings if (part := _part(found, slow, others)) is not None]
     parts.sort(key=lambda part: -part.seconds)
-    return Reckoning(origin, tuple(costings), tuple(parts), threshold, slow, excess, stages)
+    epochs = tuple(one for _, found in apart for one in found)
+    return Reckoning(origin, tuple(costings), tuple(parts), threshold, slow, excess, stages, epochs)
 
 
 def in_parallel(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:

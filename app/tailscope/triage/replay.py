@@ -14,6 +14,7 @@ import numpy as np
 
 from tailscope.triage.calibration import Engine, delayed
 from tailscope.triage.simulator import Load, Play, load, simulate
+from tailscope.triage.step import StepCost
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
 _T = TypeVar("_T")
@@ -92,7 +93,29 @@ def mended(work: Work, engine: Engine) -> Play:
     return simulate(delayed(load(work), engine.overhead), engine.cost, engine.limits)
 
 
-def saving(work: Work, engine: Engine, changed: Play, victims: Flags, alone: Floats) -> Saving:
+def alone(work: Work, engine: Engine) -> Floats:
+    """Seconds that each request would take alone on the calibrated engine, shape (n,).
+
+    The fit of the costs takes a step to be linear in its work; the replay knows its floor.
+    """
+    cost, sent = engine.cost, load(work)
+    computed = np.asarray(sent.computed, dtype=np.float64)
+    steps = np.asarray(sent.output, dtype=np.float64) - 1.0
+    size = min(float(engine.limits.tokens), max(float(computed.max(initial=1.0)), 1.0))
+    whole, rest = np.divmod(computed, size)
+    prefill = whole * _prompt_step(cost, size) + np.where(rest > 0, _prompt_step(cost, rest), 0.0)
+    decode = steps * max(cost.floor, cost.base + cost.per_decode) + cost.per_read * work.reads
+    found: Floats = engine.overhead + prefill + cost.per_pair * work.attention + decode
+    return found
+
+
+def _prompt_step(cost: StepCost, tokens: Floats | float) -> Floats:
+    """Seconds of a step with these prompt tokens and nothing else."""
+    found: Floats = np.maximum(cost.floor, cost.base + cost.per_prefill * np.asarray(tokens))
+    return found
+
+
+def saving(work: Work, engine: Engine, changed: Play, victims: Flags) -> Saving:
     """What a changed play gives the victims, against the play of the unchanged load.
 
     Args:
@@ -100,11 +123,10 @@ def saving(work: Work, engine: Engine, changed: Play, victims: Flags, alone: Flo
         engine: The calibrated engine.
         changed: The play to compare with.
         victims: Requests that are looked at.
-        alone: Seconds that each request takes alone, shape (n,).
     """
     before = engine.play.done[victims]
     after = changed.done[victims]
-    excess = np.maximum(before - work.arrived[victims] - alone[victims], 0.0)
+    excess = np.maximum(before - work.arrived[victims] - alone(work, engine)[victims], 0.0)
     return Saving(float((before - after).sum()), float(excess.sum()))
 
 

@@ -27,6 +27,8 @@ METHOD = {
     "engine; all shares, the engine's and the unexplained part sum to the whole",
     "removal_share": "part of the slow seconds of the others that would go away without it, by "
     "replay where one passed its check; these do not sum to 1",
+    "removal_range": "where the true share lies in nine of ten cases, by the grade: the error is "
+    "the model's, not one of chance",
     "lift": "its work in the stretch in which it stands out most, over its usual work",
     "accused": f"removal share from {REMOVAL:g} on, ledger share from {LEDGER:g} on, lift from "
     f"{LIFT:g} on, at the time of the slow seconds, unlikely by chance, and a healthy engine",
@@ -140,4 +142,14 @@ def _quality(finding: Finding) -> dict[str, Any]:
         for field in dataclasses.fields(data)
         for name, value in [(field.name, getattr(data, field.name))]
     }
-    return {**plain, "notes": list(notes(finding))}
+    epochs = [
+        {
+            "server": one.server,
+            "model": one.model,
+            "from": iso(finding.origin_ns + int(one.begin * 1e9)),
+            "pause_seconds": one.pause,
+            "slower": one.slower,
+        }
+        for one in finding.epochs
+    ]
+    return {**plain, "epochs": epochs, "notes": list(notes(finding))}

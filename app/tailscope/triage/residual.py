@@ -4,7 +4,8 @@ For each decode the fitted cost says what it should have taken with the company 
 ratio of measured to expected seconds, as the median of all requests that decoded in a stretch of
 time, stays near 1 whatever the load; an engine that is throttled, or shares its GPU with somebody
 unseen, shows in all requests at once. A stretch counts as slow from a ratio of ``SLOW`` on, and
-only beside another slow one: a single one may be a single long stall.
+only beside others or as one of many: a single one may be a single long stall, and two that are slow
+by a little a few stalls that chance put side by side.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ MOST = 20_000
 """Stretches at most."""
 
 SLOW = 1.3
+CLEARLY = 1.5
+"""Two stretches side by side are enough from this ratio on; of less it takes three."""
+
+_OFTEN, _OFTEN_SHARE = 4, 0.1
+"""Stretches apart from each other that are enough together, and their share of all."""
+
 FEWEST = 4
 """Requests that a stretch needs to say anything."""
 
@@ -105,12 +112,20 @@ def residual(work: Work, expected: Floats) -> Residual:
         rows, stretch, weight = _spread(work.first[use] - begin, work.decode[use], length, count)
         values = (work.decode / np.maximum(expected, 1e-9))[use][rows]
         ratio = _medians(stretch, values, weight, count)
-    high = ratio >= SLOW
-    beside = np.zeros(count, dtype=bool)
-    beside[:-1] |= high[1:]
-    beside[1:] |= high[:-1]
-    slow = high & beside
+    clearly = ratio >= CLEARLY
+    slow = _lasting(ratio >= SLOW, 3) | _lasting(clearly, 2)
+    if clearly.sum() >= max(_OFTEN, _OFTEN_SHARE * float((ratio != 1.0).sum())):
+        slow |= clearly  # on and off, as clocks are under heat
     return Residual(begin, length, ratio, slow, _speed(work, expected, begin, length, slow))
+
+
+def _lasting(high: Flags, least: int) -> Flags:
+    """Stretches in runs of at least so many."""
+    change = np.flatnonzero(np.diff(np.r_[False, high, False].astype(np.int8)))
+    found = np.zeros(len(high), dtype=bool)
+    for low, end in zip(change[::2], change[1::2], strict=True):
+        found[low:end] = end - low >= least
+    return found
 
 
 def _speed(work: Work, expected: Floats, begin: float, length: float, slow: Flags) -> Speed:

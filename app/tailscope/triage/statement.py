@@ -12,7 +12,7 @@ GRADES = {
     "A": "a replay of the records is within 5 % of them, and the ledger agrees",
     "B": "a replay is near the records, or ledger and order of admission agree",
     "C": "suspicion: times are inferred, a model fits poorly or tenants are missing",
-    "D": "association in time only, or too few requests",
+    "D": "association in time only: too few requests, or only their total times are known",
 }
 """What a grade means."""
 
@@ -55,11 +55,20 @@ def _tenant(found: Attribution, cause: Explanation, one: Suspect, origin_ns: int
         "({time}, {by}).",
         who=first_upper(one.name),
         made=_MADE[one.grade],
-        share=percent(one.removal_share),
+        share=_share(one),
         time=seconds(one.removal_seconds),
         by=by,
     )
     return row([text, _change(one, origin_ns), _more(found, one)])
+
+
+def _share(one: Suspect) -> str:
+    """The share, and where the true one may lie if that is far from it."""
+    share = percent(one.removal_share)
+    if one.grade in "AB":
+        return share
+    low, high = map(percent, one.removal_range)
+    return tell("{share} (from {low} to {high})", share=share, low=low, high=high)
 
 
 def _change(one: Suspect, origin_ns: int) -> str:

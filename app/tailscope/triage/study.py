@@ -178,9 +178,8 @@ def removed(one: Study, tenant: int) -> Removed:
         return admitted(one, tenant)
     part = one.work.take(one.window)
     victims = _flags(one.victims(tenant), one.window)
-    base = one.costing.alone.total[one.window]
     changed_play = without(part, one.engine, part.tenant == tenant)
-    found = saving(part, one.engine, changed_play, victims, base)
+    found = saving(part, one.engine, changed_play, victims)
     return Removed(found.seconds, found.excess, replayed=True)
 
 
@@ -213,9 +212,8 @@ def healthy(one: Study) -> Removed:
     """What an engine that is never slow would have given the slow requests."""
     part = one.work.take(one.window)
     victims = _flags(one.slow, one.window)
-    base = one.costing.alone.total[one.window]
     if one.engine is not None and one.fidelity is not None and one.fidelity.passed:
-        found = saving(part, one.engine, mended(part, one.engine), victims, base)
+        found = saving(part, one.engine, mended(part, one.engine), victims)
         return Removed(found.seconds, found.excess, replayed=True)
     rows = one.booked(one.slow)
     book = one.book

@@ -81,6 +81,10 @@ def _spans(gpu: Gpu, origin_ns: int) -> Floats:
     causes = {one.cause for one in gpu.beside if one.suspect and one.trouble is Trouble.THROTTLED}
     codes = {one.cause for one in gpu.beside if one.suspect and one.trouble is Trouble.XID}
     found = [(span.start_ns, span.end_ns) for span in gpu.lost]
+    if gpu.bandwidth and any(
+        one.suspect and one.trouble is Trouble.BANDWIDTH for one in gpu.beside
+    ):
+        found += [(span.start_ns, span.end_ns) for span in gpu.bandwidth.spans]
     for throttle in gpu.throttles:
         if throttle.cause.name in causes:
             found += [(span.start_ns, span.end_ns) for span in throttle.spans]
