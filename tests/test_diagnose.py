@@ -50,7 +50,7 @@ def test_the_command_runs_as_a_program() -> None:
     assert "83 % of the slow seconds are in the queue." in lines
     assert any("is owed to tenant initech" in line and "Grade A." in line for line in lines)
     assert "What would have helped, by replay:" in lines
-    assert any(line.startswith("Give initech an instance of its own. p99 ") for line in lines)
+    assert any(line.startswith("Give tenant initech an instance of its own.") for line in lines)
     assert any(line.startswith("p99 at multiples of this load, by replay: ") for line in lines)
     assert any(line.startswith("initech  tenant  ") for line in lines)
     table = {line.split("  ")[0]: line for line in lines}

@@ -59,6 +59,7 @@ EXTRAS = {
 READERS = {
     "exporter/tailscope/records/reader.py",
     "exporter/tailscope/records/joining.py",
+    "exporter/tailscope/records/lone.py",
     "exporter/tailscope/records/clocks.py",
 }
 """The store's readers: only the app reads, so they need what it needs."""

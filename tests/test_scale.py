@@ -17,7 +17,7 @@ from tailscope.app import loaded as kept
 from tailscope.app.loaded import Loaded, Question
 from tailscope.app.source import Source
 from tailscope.app.views import overview, tenants
-from tailscope.records.joining import lone
+from tailscope.records.lone import lone
 from tailscope.records.record import RequestRecord
 from tailscope.triage import cost
 from tailscope.triage.calibration import most_tokens

@@ -144,8 +144,8 @@ def _failed(error: Exception, viewer: Viewer | None) -> None:
 def _admitted(settings: Settings, key: str, pages: Pages, viewer: Viewer) -> None:
     entry = PAGES[key]
     with st.sidebar:
-        viewer = dataclasses.replace(viewer, sharing=controls.sharing())
-    source = shared.opened(settings, viewer)
+        sharing = controls.sharing()
+    source = shared.opened(settings, dataclasses.replace(viewer, sharing=sharing))
     colours = shared.colours(settings.data, viewer.tenant)
     with st.sidebar:
         span = controls.window()

@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 from tailscope.records.clocks import COLUMNS as CLOCKS
 from tailscope.records.clocks import Skew, skews
 from tailscope.records.joining import (
-    LONE_KEYS,
     MARGIN_NS,
     MAX_NS,
     join,
     join_records,
-    lone,
     needed_columns,
 )
+from tailscope.records.lone import LONE_KEYS, lone
 from tailscope.records.schema import TABLES, NewerSchema, check_version
 from tailscope.records.sealing import conform
 from tailscope.records.segments import frames, head, listing
