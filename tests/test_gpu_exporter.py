@@ -61,6 +61,15 @@ def dcgm() -> Iterator[str]:
         yield server.url
 
 
+def test_no_gpu_that_nobody_asked_for_is_no_fault(begin: Begin, tmp_path: Path) -> None:
+    exporter = begin(tmp_path, State(tmp_path / "state"), "--gpu", "auto", "--interval", "200ms")
+    state = {"source": "nvml", "reason": "library_not_found"}
+    page = until(lambda: p if (p := shown(exporter)).get("source_state", **state) else None)
+    assert page.get("source_up", source="nvml") is None
+    assert page.get("source_errors_total", source="nvml") in (None, 0)
+    assert exporter.stop() == 0
+
+
 def test_no_library_then_one(begin: Begin, fake: Path, tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()

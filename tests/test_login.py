@@ -82,43 +82,44 @@ def app(folder: Path) -> Iterator[str]:
 
 def offered(page: Page) -> list[str]:
     """The tenants that the page lets one choose from."""
-    page.get_by_role("combobox", name="Tenant", exact=False).first.click(timeout=PATIENCE)
-    expect(page.get_by_role("option").first).to_be_visible(timeout=PATIENCE)
+    page.get_by_role("combobox", name="Tenant", exact=False).first.click()
+    expect(page.get_by_role("option").first).to_be_visible()
     found = page.get_by_role("option").all_inner_texts()
     page.keyboard.press("Escape")
     return found
 
 
 def log_in(page: Page, who: str) -> None:
-    page.get_by_role("button", name="Log in").click(timeout=PATIENCE)
-    page.locator("input[name=sub]").fill(who, timeout=PATIENCE)
+    page.get_by_role("button", name="Log in").click()
+    page.locator("input[name=sub]").fill(who)
     page.get_by_role("button", name="Authorize", exact=True).click()
 
 
 def log_out(page: Page) -> None:
     page.get_by_role("button", name="Log out").click()
-    page.get_by_role("button", name="End session").click(timeout=PATIENCE)  # the provider's
-    expect(page.get_by_text("Please log in")).to_be_visible(timeout=PATIENCE)
+    page.get_by_role("button", name="End session").click()  # the provider's
+    expect(page.get_by_text("Please log in")).to_be_visible()
 
 
 def test_a_login_shows_what_its_role_may_see(tmp_path: Path) -> None:
     with app(tmp_path) as url, chromium.browser() as browser:
         page = browser.new_page(locale="en-US")
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{url}/health?window=all")
         body = page.locator("body")
-        expect(page.get_by_text("Please log in")).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text("Please log in")).to_be_visible()
         assert "initech" not in body.inner_text()
 
         log_in(page, "ann")
-        expect(page.get_by_text("Logged in as ann@example.com")).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text("Logged in as ann@example.com")).to_be_visible()
         assert {"acme", "initech"} <= set(offered(page))
 
         log_out(page)
         log_in(page, "bob")
-        expect(page.get_by_text("You see tenant acme")).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text("You see tenant acme")).to_be_visible()
         assert {"acme", "other tenants"} == {one for one in offered(page) if "elect" not in one}
         # Who loses the role loses the page, too, though it stays open.
         (tmp_path / "roles.toml").write_text('operators = ["ann@example.com"]\n')
-        expect(page.get_by_text("names no role")).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text("names no role")).to_be_visible()
         assert "acme" not in body.inner_text()
     assert "Traceback" not in (tmp_path / "log").read_text()

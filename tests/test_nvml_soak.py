@@ -10,7 +10,7 @@ from tests.fakenvml.state import Number
 __all__ = ["fake", "start"]
 
 READS = 2000
-WARM = 300
+WARM = 1_000  # each kind of event has come by then
 MIB = 1 << 20
 
 

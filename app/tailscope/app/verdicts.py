@@ -41,6 +41,7 @@ GPU_RUNBOOKS: Mapping[Trouble, str] = {
     Trouble.THROTTLED: "TailscopeGpuThermalThrottle",
     Trouble.XID: "TailscopeXidUnclear",
     Trouble.LOST: "TailscopeGpuLost",
+    Trouble.BANDWIDTH: "TailscopeGpuBandwidthBound",
 }
 """The same, for what a GPU was in."""
 

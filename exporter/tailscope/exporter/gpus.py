@@ -73,7 +73,8 @@ def gpu_sources(
     if choice is not GpuChoice.DCGM:
         from tailscope.exporter.sources.nvml.source import NvmlSource
 
-        nvml = NvmlSource(interval=interval, longest=longest, keep=keep)
+        told = choice is GpuChoice.NVML
+        nvml = NvmlSource(interval=interval, longest=longest, keep=keep, told=told)
         found.append(nvml)
         boards, activities = nvml.boards, nvml.activities
     if choice is not GpuChoice.NVML:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tailscope.alerts.model import Alert, Group, PanelLink, Severity
 from tailscope.alerts.queries import LONG, REQUESTS, SHORT
 from tailscope.alerts.thresholds import Limits
-from tailscope.catalogue.promql import TARGET_LABELS, absent, age, compare, every, unless
+from tailscope.catalogue.promql import TARGET_LABELS, absent, age, compare, every
 from tailscope.catalogue.requests import SECONDS_BUCKETS
 
 _SOURCES = PanelLink("tailscope-triage", 803)
@@ -20,14 +20,8 @@ def _source_down() -> Alert:
         name="TailscopeSourceDown",
         severity=Severity.WARNING,
         cause="telemetry",
-        expr=unless(
-            compare(SHORT.gauge("source_up", _SOURCE), "==", 0),
-            # A machine without a GPU is no fault; `--gpu off` says so for good.
-            replace(SHORT, where={"reason": "~library_not_found|no_gpu"}).gauge(
-                "source_state", _SOURCE
-            ),
-            on=_SOURCE,
-        ),
+        # What nobody asked for and is not there, a GPU or an engine, has no `source_up`.
+        expr=compare(SHORT.gauge("source_up", _SOURCE), "==", 0),
         lasts="2m",
         labels=_SOURCE,
         summary="The exporter gets nothing from {{ .Labels.source }}",

@@ -13,7 +13,7 @@ from typing import Any
 
 from tailscope.catalogue import PREFIX
 from tailscope.exporter.exposition import Family, Lines
-from tailscope.exporter.health import SourceError
+from tailscope.exporter.health import NothingThere, SourceError
 from tailscope.exporter.poller import STALE_INTERVALS
 from tailscope.exporter.reading import Key, Reading, Writer
 from tailscope.exporter.sources.nvml.board import Board
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 _Written = tuple[tuple[Shown, ...], tuple[bool, ...], Mapping[Key, float], Lines]
 """What the last page was made of, and its lines."""
+
+_NONE = frozenset({"library_not_found", "no_gpu"})
+"""Reasons of a machine that has no GPU."""
 
 _CALL_ERRORS = f"{PREFIX}gpu_call_errors_total"
 
@@ -51,6 +54,7 @@ class NvmlSource:
         clock: Monotonic clock, in seconds.
         patience: Seconds that a read waits for GPUs that do not answer; less than the interval.
         xid_wait: Seconds of one wait for XID events.
+        told: Whether the user asked for NVML, so that a machine without a GPU is a fault.
     """
 
     name = "nvml"
@@ -64,11 +68,13 @@ class NvmlSource:
         clock: Callable[[], float] = time.monotonic,
         patience: float | None = None,
         xid_wait: float = 0.5,
+        told: bool = True,
     ) -> None:
         self._interval = interval
         self._longest = longest
         self._shelf = Shelf(keep)
         self._clock = clock
+        self._told = told
         self._nvml = binding()
         self._library = Library(self._nvml)
         self._xid = XidWatch(self._library, xid_wait)
@@ -91,10 +97,15 @@ class NvmlSource:
 
         Raises:
             SourceError: If none can be read.
+            NothingThere: If there never was any, and nobody asked for one.
         """
         now = self._clock()
         try:
             self._fleet.read(now, self._accept)
+        except SourceError as error:
+            if error.reason in _NONE and not self._gpus and not self._told:
+                raise NothingThere(error.reason, str(error)) from None
+            raise
         finally:
             self._settle(now)
         return self._verdict()
