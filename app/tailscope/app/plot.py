@@ -10,8 +10,11 @@ from typing import Any, Literal, cast
 
 import altair
 import streamlit as st
+from altair.utils import schemapi
 
 from tailscope.app.charts import Drawing
+
+schemapi.disable_debug_mode()  # nor is each part of a chart checked as it is made
 
 CHECKED = False
 """Whether charts are checked; set by tests."""

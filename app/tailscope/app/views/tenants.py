@@ -9,7 +9,7 @@ from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.export import download, download_json, rare
 from tailscope.app.plot import plot
-from tailscope.app.text import plain, say
+from tailscope.app.text import language, plain, say
 from tailscope.app.text import tenant as named_so
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.diagnosis import Diagnosis, Matrix
@@ -70,8 +70,9 @@ def _removal(context: Context, diagnosis: Diagnosis) -> None:
 def _matrix(context: Context, one: Matrix, requests: dict[str, int]) -> None:
     st.header(say("tenants.matrix", server=plain(one.server or say("tenants.engine"))))
     data = blame.cells(one)
+    key = "matrix", context.question, one.server, language()
     event = plot(
-        blame.matrix(data),
+        context.loaded.once(lambda: blame.matrix(data), *key),
         alt=say("tenants.matrix_alt"),
         key=f"matrix-{one.server}",
         on_select="rerun",
