@@ -49,7 +49,7 @@ def polled(source: EngineSource, deadline: float = DEADLINE) -> Iterator[Poller]
         yield poller
     finally:
         poller.stop()
-        poller.join(5)
+        poller.join(30)
 
 
 def value(groups: list[Lines], metric: str) -> float | None:

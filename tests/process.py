@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 TAILSCOPE = (sys.executable, "-m", "tailscope.cli")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 _ROOTS = ("exporter", "dashboards", "app", "alerts")
 _PORTS = {

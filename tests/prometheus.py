@@ -20,7 +20,7 @@ from tests.tools import tool
 
 _LISTENING = re.compile(r'Listening on"? address=(\S+)')
 _READY = "ready to receive web requests"
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 class Prometheus:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tailscope.address import free
 from tailscope.dashboards.boards import boards
@@ -63,7 +63,7 @@ def app(target: Path) -> None:
         page.goto(found[1])
         sentence = page.get_by_text(re.compile(r"of the slow seconds are in the queue"))
         expect(sentence.first).to_be_visible(timeout=_PATIENCE_MS)
-        page.wait_for_timeout(3_000)  # until the charts are drawn
+        _settled(page)
         page.screenshot(path=target)
         for name, dark in (("tenants", False), ("request", True)):
             beside = target.with_stem(f"{target.stem}-{name}")
@@ -82,8 +82,17 @@ def _look(chromium: Browser, url: str, dark: bool, target: Path) -> None:
         page.goto(url)
         ready = page.get_by_text("Load over time")
     expect(ready.first).to_be_visible(timeout=_PATIENCE_MS)
-    page.wait_for_timeout(3_000)  # until the charts are drawn
+    _settled(page)
     page.screenshot(path=target)
+
+
+def _settled(page: Page) -> None:
+    """Wait until all of the page stands, and its charts are drawn."""
+    for mark in ("stSkeleton", "stSpinner", "stStatusWidget"):
+        expect(page.get_by_test_id(mark)).to_have_count(0, timeout=_PATIENCE_MS)
+    expect(page.locator("[data-stale=true]")).to_have_count(0, timeout=_PATIENCE_MS)
+    expect(page.locator("svg.marks").first).to_be_visible(timeout=_PATIENCE_MS)
+    page.wait_for_timeout(1_000)  # the last chart fades in
 
 
 def previews(folder: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_store_that_is_often_restarted_is_one_file_an_hour_and_is_read_meanwhi
     reader = Reader(tmp_path)
     for number in range(5):
         store = Store(tmp_path)
-        store.submit([record(number)]).result(10)
+        store.submit([record(number)]).result(60)
         until(lambda: len(listing(tmp_path / "requests")[1]) == 1, "what was left is sealed")
         assert len(reader.requests()) == number + 1
         store.close()
@@ -153,16 +153,16 @@ def test_a_clock_that_jumps_is_doubted_for_an_hour(
 def test_a_clock_that_jumps_ahead_deletes_nothing(tmp_path: Path) -> None:
     clock = [1e9]
     store = Store(tmp_path, retention_seconds=60, now=lambda: clock[0])
-    store.submit([record(1)]).result(10)
+    store.submit([record(1)]).result(60)
     clock[0] = 4e9
     until(lambda: len(listing(tmp_path / "requests")[0]) == 1, "the hour is sealed")
-    store.submit([record(2)]).result(10)
+    store.submit([record(2)]).result(60)
     clock[0] += HOUR
     until(lambda: not listing(tmp_path / "requests")[1], "the next hour is sealed, too")
     store.close()
     assert kept(tmp_path) == [1, 2]
     clock[0] = 1e9  # and back again
     again = Store(tmp_path, now=lambda: clock[0])
-    again.submit([record(3)]).result(10)
+    again.submit([record(3)]).result(60)
     again.close()
     assert kept(tmp_path) == [1, 2, 3]

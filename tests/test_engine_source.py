@@ -124,7 +124,7 @@ def test_a_kept_connection_that_closes_at_the_moment_of_its_use_is_no_failure() 
         assert fetcher.get(5).content == b"a 1\n"
         assert fetcher.get(5).content == b"a 1\n"
         fetcher.close()
-        thread.join(5)
+        thread.join(30)
 
 
 def test_nobody_listens() -> None:
@@ -202,7 +202,7 @@ def test_an_engine_on_ipv6() -> None:
         with source_of(f"http://[::1]:{port}") as source:
             source.read()
             assert source.server == f"[::1]:{port}"
-        thread.join(5)
+        thread.join(30)
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")

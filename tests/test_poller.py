@@ -56,7 +56,7 @@ def test_series_stay_for_three_intervals_and_no_longer(engine: FakeEngine) -> No
         until(lambda: value(poller.lines(), TOKENS) is None)
         assert time.monotonic() - last > STALE_INTERVALS * 0.5
         poller.stop()
-        poller.join(5)
+        poller.join(30)
 
 
 def test_a_restart_while_it_is_polled(engine: FakeEngine) -> None:
@@ -116,7 +116,7 @@ def test_a_fault_of_a_source_is_isolated(caplog: pytest.LogCaptureFixture) -> No
     poller.start()
     until(lambda: source.reads >= 3)
     poller.stop()
-    poller.join(5)
+    poller.join(30)
     assert states == ["internal_error"]
     assert poller.health.state.up
     assert source.closed
@@ -150,7 +150,7 @@ def test_the_beat_is_kept_and_missed_ones_are_skipped() -> None:
     poller.start()
     until(lambda: len(source.times) >= 5)
     poller.stop()
-    poller.join(5)
+    poller.join(30)
     # The fifth read is at the sixth beat; a burst for the two that were missed would have it at
     # the fourth.
     assert source.times[4] - source.times[0] > 0.49

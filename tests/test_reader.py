@@ -28,8 +28,8 @@ def kept(tmp_path: Path) -> Path:
     store = Store(tmp_path)
     late = [gateway(1, arrived_ns=NOW_NS - 500 * SECOND)]
     far = [gateway(2, arrived_ns=NOW_NS - 700 * SECOND)]
-    store.submit([engine(number) for number in range(4)]).result(10)
-    store.submit(late + far).result(10)
+    store.submit([engine(number) for number in range(4)]).result(60)
+    store.submit(late + far).result(60)
     store.close()
     return tmp_path
 
@@ -90,7 +90,7 @@ def test_a_window_reads_only_the_row_groups_that_it_touches(tmp_path: Path) -> N
 def test_a_tail_is_read_as_it_grows(tmp_path: Path) -> None:
     store, reader = Store(tmp_path), Reader(tmp_path)
     for number in range(5):
-        store.submit([engine(number)]).result(10)
+        store.submit([engine(number)]).result(60)
         assert len(reader.requests()) == number + 1
     store.close()
 
@@ -103,7 +103,7 @@ def test_every_row_is_seen_once_at_any_moment_of_sealing(tmp_path: Path) -> None
 
     def write() -> None:
         while not enough.is_set():
-            store.submit([engine(kept[0])]).result(10)
+            store.submit([engine(kept[0])]).result(60)
             kept[0] += 1
 
     def is_sealed_after_another_look() -> bool:
@@ -126,7 +126,7 @@ def test_every_row_is_seen_once_at_any_moment_of_sealing(tmp_path: Path) -> None
 
 def test_two_threads_may_share_a_reader(tmp_path: Path) -> None:
     store, reader = Store(tmp_path), Reader(tmp_path)
-    store.submit([engine(number) for number in range(100)]).result(10)
+    store.submit([engine(number) for number in range(100)]).result(60)
     found: list[int] = []
     threads = [
         threading.Thread(target=lambda: found.append(len(reader.requests()))) for _ in range(4)
@@ -143,7 +143,7 @@ def test_a_store_that_was_deleted_and_begun_anew(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     for number in range(2):
         store = Store(tmp_path)
-        store.submit([engine(number)]).result(10)
+        store.submit([engine(number)]).result(60)
         store.close()
         assert (reader.requests()["arrived_ns"] - NOW_NS).tolist() == [number]
         for path in (tmp_path / "requests").iterdir():
@@ -152,8 +152,8 @@ def test_a_store_that_was_deleted_and_begun_anew(tmp_path: Path) -> None:
 
 def test_a_torn_tail_is_not_shown(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.submit([engine(1)]).result(10)
-    store.submit([engine(2)]).result(10)
+    store.submit([engine(1)]).result(60)
+    store.submit([engine(2)]).result(60)
     store.close()
     path = tmp_path / "requests" / "0000000001.journal"
     data = path.read_bytes()
@@ -191,7 +191,7 @@ def test_a_store_of_version_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
     shutil.copytree(Path(__file__).parent / "captures" / "store" / "version-1", tmp_path / "data")
     store = Store(tmp_path / "data")
     until(lambda: not listing(tmp_path / "data" / "requests")[1], "the journal is sealed")
-    store.submit([engine(7)]).result(10)
+    store.submit([engine(7)]).result(60)
     store.close()
     found = Reader(tmp_path / "data").requests()
     first, second = NOW_NS, NOW_NS + 1
@@ -306,7 +306,7 @@ def test_some_columns_are_those_of_all(
 ) -> None:
     store = Store(tmp_path)
     for row in rows:
-        store.submit([row]).result(10)
+        store.submit([row]).result(60)
     store.close()
     if sealed:
         store = Store(tmp_path)

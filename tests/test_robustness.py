@@ -324,7 +324,7 @@ def test_a_model_that_loads_is_one_line_and_then_another(
     seen = len(engine.requests)
     until(lambda: len(engine.requests) > seen + 5)
     poller.stop()
-    poller.join(5)
+    poller.join(30)
     told = [message for message in caplog.messages if engine.address in message]
     assert len(told) == 2
     assert "http_503" in told[0]
@@ -345,7 +345,7 @@ def test_a_slow_body_keeps_no_other_engine_waiting(engine: FakeEngine) -> None:
         assert tokens(pollers[1].lines()[0]) == 101907
         for poller in pollers:
             poller.stop()
-            poller.join(5)
+            poller.join(30)
 
 
 # Lists that every read empties

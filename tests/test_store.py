@@ -22,7 +22,7 @@ from tailscope.records.store import Store
 from tests.process import environment, until
 
 NOW_NS = 1_796_000_000_000_000_000
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def record(number: int, **values: Any) -> RequestRecord:

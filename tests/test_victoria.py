@@ -25,7 +25,7 @@ from tests.tools import tool
 WITHIN = 0.01
 START, COUNT, STEP = 1_760_000_000, 100, 15
 END = START + (COUNT - 1) * STEP
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 UNLIKE: Mapping[str, str] = {}
 """Titles of queries that VictoriaMetrics answers otherwise, and why."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tailscope.records.record import UNKNOWN_TENANT
-from tailscope.triage.lift import Change
+from tailscope.triage.lift import SURGE, Change
 from tailscope.triage.phrase import tell
 from tailscope.triage.study import Study
 from tailscope.triage.words import percent
@@ -30,9 +30,6 @@ LEDGER = 0.20
 LIFT = 1.5
 CHANCE = 0.005
 """No shuffled load stands out as much."""
-
-SURGE = 2.0
-"""From this lift of the others on, the surge is everybody's."""
 
 OWN_IN_SURGE = 3.0
 OVERLAP = 0.5

@@ -58,12 +58,18 @@ _MOST = 5_000
 _TIDE = 18
 """Bins, at least, that tell how the load of all others rose about a stretch."""
 
+_MOSTLY = 0.5
+"""Share of the others' usual work by which those who are no suspects may speak for all."""
+
 _ALL = 0.95
 """Share of its work in the stretch from which a tenant has no other time to compare with."""
 
 _HIGH = 4.0
 """Lift from which it is enough to stand out more than any shuffled load; so many times that of the
-others, and theirs, which is measured badly, is no matter."""
+others, and theirs, which is measured badly, is no matter, unless they surge."""
+
+SURGE = 2.0
+"""From this lift of the others on, the surge is everybody's."""
 
 _CLEARLY = 1.5
 """A lower one has to stand out so many times as much: loads come in talks and batches, which the
@@ -149,7 +155,7 @@ def change(
         seed: Of the shuffles.
         tested: Whether to compare with shuffled loads; without, p is 1.
         apart: Tenants that are suspects themselves: they do not say what the others did, unless
-            there is nobody else.
+            most of the others' usual work is theirs.
 
     Returns:
         None if there is too little to compare.
@@ -170,7 +176,8 @@ def change(
     tide = max(others + error, about)
     share = float(bins[low:high].sum() / max(bins.sum(), 1e-300))
     lift = _ratio(size, mine, inside, part)
-    usual = part if lift >= _HIGH * max(tide, 1.0) else _followed(part, tide)
+    apart_from_all = others < SURGE and lift >= _HIGH * max(tide, 1.0)
+    usual = part if apart_from_all else _followed(part, tide)
     gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH else _CLEARLY)
     return Change(
         begin=begin + low * width,
@@ -282,9 +289,10 @@ def _others(
     # Rows without a tenant may be the tenant's own.
     told = np.array([name != UNKNOWN_TENANT for name in work.tenants])
     there = (now + past > 0) & told
+    everyone = there & (np.arange(number) != tenant)
     other = there & ~np.isin(np.arange(number), list(apart))
-    if not other.any():
-        other = there & (np.arange(number) != tenant)
+    if past[other].sum() < _MOSTLY * past[everyone].sum() or not other.any():
+        other = everyone
     if not other.any():
         return 1.0, 0.0
     lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), _NEW)
