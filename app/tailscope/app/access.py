@@ -68,11 +68,13 @@ def viewer(roles: Path | None) -> Viewer | None:
     Raises:
         UsageError: If the file cannot be read.
     """
-    if roles is None:
-        return OPERATOR
+    return OPERATOR if roles is None else _seen(roles)[1]
+
+
+def _seen(roles: Path) -> tuple[Login | None, Viewer | None]:
     known = Roles.read(roles)
     found = signed_in(known.claim)
-    return None if found is None else known.viewer(found.values)
+    return found, None if found is None else known.viewer(found.values)
 
 
 def admitted(roles: Path | None) -> Viewer | None:
@@ -86,15 +88,13 @@ def admitted(roles: Path | None) -> Viewer | None:
     """
     if roles is None:
         return OPERATOR
-    known = Roles.read(roles)
-    found = signed_in(known.claim)
+    found, seen = _seen(roles)
     if found is None:
         st.header(say("access.title"), icon=":material/lock:")
         st.markdown(say("access.please"))
         if st.button(say("access.login"), type="primary", icon=":material/login:"):
             _login()
         return None
-    seen = known.viewer(found.values)
     if seen is None:
         st.error(say("access.refused", who=plain(found.name)), icon=":material/block:")
     with st.sidebar:
