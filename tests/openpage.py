@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -77,3 +77,12 @@ def marks(chart: Any) -> int:
     """Rows that a chart sends to the browser."""
     with alt.data_transformers.enable("default", max_rows=None):
         return sum(len(rows) for rows in chart.to_dict()["datasets"].values())
+
+
+def sent(block: Any) -> Iterator[bytes]:
+    """Everything that goes to the browser: texts, tables, specifications of charts, their data."""
+    for node in getattr(block, "children", {}).values():
+        proto = getattr(node, "proto", None)
+        if proto is not None:
+            yield proto.SerializeToString()
+        yield from sent(node)

@@ -1,4 +1,4 @@
-"""Every page in every state: what it says, and what it says is missing."""
+"""Each page and state of the app."""
 
 from __future__ import annotations
 
@@ -9,59 +9,32 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from tailscope.app import (
-    access,
-    account,
     blame,
-    causes,
-    export,
-    heatmap,
     strips,
     verdicts,
-    waterfall,
 )
-from tailscope.app.access import masked
 from tailscope.app.box import Box
 from tailscope.app.pages import PAGES
-from tailscope.app.pair import LEAST, Pair
+from tailscope.app.pair import Pair
 from tailscope.app.prometheus import Prometheus
-from tailscope.app.roles import Roles, Viewer
-from tailscope.app.source import Question, Source
-from tailscope.errors import UsageError
+from tailscope.app.source import Source
 from tailscope.records.record import RequestRecord
 from tailscope.triage.cause import Cause
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.hardware import Trouble
-from tailscope.triage.identity import find, keys
-from tailscope.triage.scope import Scope
 from tests import recorded
-from tests.openpage import Open, diagnosed, open_page, table, words
+from tests.openpage import Open, diagnosed, open_page, sent, table, words
+from tests.shop import diagnosis, shop
 
-__all__ = ["open_page"]
+__all__ = ["diagnosis", "open_page", "shop"]
+
 
 OTHER_PAGES = [name for name in PAGES if name != "overview"]
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the recording."""
-    folder = tmp_path_factory.mktemp("pages")
-    return recorded.store(folder / "store", recorded.shifted(recorded.records(), ago=60))
-
-
-@pytest.fixture(scope="module")
-def diagnosis() -> Diagnosis:
-    found = Diagnosis(recorded.frame())
-    assert found.attribution.studies
-    return found
 
 
 # Each page
@@ -292,182 +265,6 @@ def test_a_slow_or_strange_prometheus_is_not_waited_for() -> None:
         assert "none of Prometheus' HTTP interface" in source.trouble
 
 
-# Who may see what
-
-
-def test_roles_say_who_sees_what(tmp_path: Path) -> None:
-    file = tmp_path / "roles.toml"
-    file.write_text('operators = ["Ann@example.com"]\n[tenants]\n"bob@example.com" = "acme"\n')
-    roles = Roles.read(file)
-    assert roles.viewer(["ann@EXAMPLE.com"]) == Viewer()
-    assert roles.viewer(["bob@example.com"]) == Viewer("acme")
-    assert roles.viewer(["eve@example.com"]) is None
-    for wrong, said in (
-        ("operators = 3", "`operators` is a list"),
-        ("operator = []", "operator is no key of it"),
-        ("claim = 3", "claim = 3: it is a name"),
-        ('[tenants]\n"eve@example.com" = "other tenants"', "stands for requests of others"),
-    ):
-        file.write_text(wrong)
-        with pytest.raises(UsageError, match=said):
-            Roles.read(file)
-
-
-def test_another_claim_may_say_who_somebody_is(tmp_path: Path) -> None:
-    file = tmp_path / "roles.toml"
-    file.write_text(
-        'claim = "groups"\noperators = ["sre"]\n[tenants]\nteam-a = "acme"\nteam-b = "bee"\n'
-    )
-    roles = Roles.read(file)
-    assert roles.viewer(["team-a", "staff"]) == Viewer("acme")
-    assert roles.viewer(["team-a", "SRE"]) == Viewer()
-    assert roles.viewer(["team-a", "team-b"]) is None  # whose numbers would these be
-    assert roles.viewer([]) is None
-
-
-def test_an_address_that_is_not_verified_is_nobody() -> None:
-    claims = {"is_logged_in": True, "email": "ann@example.com", "groups": ["a", "b"]}
-    assert access.login({}) is None
-    assert access.login({**claims, "is_logged_in": False}) is None
-    assert access.login(claims) == access.Login("ann@example.com", ("ann@example.com",))
-    unsure = access.login({**claims, "email_verified": False})
-    assert unsure is not None and unsure.values == ()
-    grouped = access.login(claims, "groups")
-    assert grouped is not None and grouped.values == ("a", "b")
-
-
-def test_a_tenant_sees_itself_and_others(shop: Path) -> None:
-    source = Source(shop, viewer=Viewer("acme"))
-    loaded = source.window(None)
-    assert set(loaded.frame["tenant"]) == {"acme", "other tenants"}
-    hidden = loaded.frame["tenant"] != "acme"
-    assert loaded.frame.loc[hidden, ["span_id", "request_id", "trace_id"]].isna().all(axis=None)
-    assert loaded.frame.loc[~hidden, "request_id"].notna().all()
-    assert len(loaded.frame) == 278
-    verdict = loaded.diagnosis(Question(Scope())).verdict
-    assert "initech" not in verdict
-    assert masked(loaded.frame, Viewer()) is loaded.frame
-
-
-def test_with_roles_nobody_sees_anything_before_the_login(
-    open_page: Open, shop: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "roles.toml"
-    file.write_text('operators = ["ann@example.com"]\n')
-    test = open_page(shop, settings_of={"roles": file})
-    assert "Please log in" in words(test)
-    assert not test.metric
-    assert "278" not in words(test)
-
-
-OTHER_NAMES = (b"globex", b"umbrella", b"initech")
-"""Names of other tenants than acme; they are in the ids of their requests, too."""
-
-
-@pytest.fixture
-def as_acme(
-    open_page: Open, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., AppTest]:
-    """Open a page as somebody who may see the tenant acme alone."""
-    file = tmp_path / "roles.toml"
-    file.write_text('[tenants]\n"bob@example.com" = "acme"\n')
-    bob = access.Login("bob@example.com", ("bob@example.com",))
-    monkeypatch.setattr(access, "signed_in", lambda claim: bob)
-
-    def run(page: str, **address: str) -> AppTest:
-        return open_page(shop, page=page, settings_of={"roles": file}, **address)
-
-    return run
-
-
-def sent(block: Any) -> Iterator[bytes]:
-    """Everything that goes to the browser: texts, tables, specifications of charts, their data."""
-    for node in getattr(block, "children", {}).values():
-        proto = getattr(node, "proto", None)
-        if proto is not None:
-            yield proto.SerializeToString()
-        yield from sent(node)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_page_tells_a_tenant_of_another(
-    as_acme: Callable[..., AppTest],
-    shop: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    page: str,
-) -> None:
-    saved: list[bytes] = []
-    monkeypatch.setattr(st, "download_button", lambda label, data, **_: saved.append(data))
-    frame = Source(shop).window(None).frame
-    theirs = str(keys(frame[frame["tenant"] == "initech"]).iloc[0]).partition("-")[0]
-    middle = str(int(frame["arrived_ns"].median()) // 10**9)
-    address = {
-        "window": "all",
-        "live": "false",
-        "request": theirs,
-        "offline": "other tenants",
-        "changed": middle,
-        "force": "true",
-        "slo": "2",
-    }
-    test = as_acme(page, **address)
-    if page == "tenants":
-        test.toggle(key="report").set_value(True).run()
-        assert not test.exception
-        assert any(b"verdict" in one for one in saved)
-    whole = b"".join([*sent(test.main), *sent(test.sidebar), *saved])
-    assert len(whole) > 2_000
-    for name in (*OTHER_NAMES, str(shop).encode()):
-        assert name not in whole, name
-    if page in ("overview", "request"):
-        assert f"No request {theirs} in this time window." in words(test)
-
-
-@pytest.mark.parametrize("page", ["overview", "offline", "capacity", "health"])
-def test_an_address_does_not_tell_whether_another_tenant_is_there(
-    as_acme: Callable[..., AppTest], page: str
-) -> None:
-    said = [
-        words(
-            as_acme(
-                page,
-                window="all",
-                live="false",
-                tenant=name,
-                offline=name,
-                grow=name,
-                request=f"tail-0216-{name}",
-            )
-        ).replace(name, "NAME")
-        for name in ("umbrella", "nobodyxy")
-    ]
-    assert said[0] == said[1]
-
-
-def test_errors_tell_a_tenant_nothing_of_the_machine(
-    as_acme: Callable[..., AppTest], shop: Path, tmp_path: Path
-) -> None:
-    (shop / "requests" / "0000000009-0000000009.parquet").write_bytes(b"no parquet file")
-    try:
-        test = as_acme("overview", window="24h")
-    finally:
-        (shop / "requests" / "0000000009-0000000009.parquet").unlink()
-    assert [one.value for one in test.error] == [
-        "The data cannot be read now. The log of the app tells its operators why."
-    ]
-
-
-def test_a_tenant_sees_others_only_on_engines_that_it_uses() -> None:
-    frame = recorded.frame()
-    far = frame.assign(server="10.0.0.9:1", model="globex-lora", tenant="globex")
-    both = pd.concat([frame, far], ignore_index=True)
-    seen = masked(both, Viewer("acme"))
-    assert len(seen) == len(frame)
-    assert "globex-lora" not in set(seen["model"])
-    assert set(seen["tenant"]) == {"acme", "other tenants"}
-    assert masked(both, Viewer("nobody")).empty
-
-
 # What the pages explain
 
 
@@ -497,95 +294,6 @@ def test_every_verdict_says_how_it_was_computed(open_page: Open, shop: Path, pag
         assert b"https://docs.example.com/runbooks/TailscopeQueueSaturated.md" in sent_
 
 
-# What is derived
-
-
-def test_the_ledger_of_a_request_sums_to_its_excess(diagnosis: Diagnosis) -> None:
-    at = find(diagnosis.frame, "tail-0216-umbrella")
-    assert at is not None
-    book = diagnosis.account(at)
-    assert book is not None
-    found = account.entries(book)
-    excess = float(book.excess[0])
-    assert sum(entry.seconds for entry in found) == pytest.approx(excess, abs=1e-3)
-    assert excess == pytest.approx(diagnosis.reckoning.excess[at], abs=1e-6)
-    said = account.words(found, excess, "umbrella")
-    assert said.startswith(f"It took {excess:.2f} s longer than it would alone")
-    assert "initech" in said
-
-
-def test_causes_over_time_sum_to_the_slow_seconds(diagnosis: Diagnosis) -> None:
-    data = causes.seconds(diagnosis.best.studies, diagnosis.reckoning.origin_ns)
-    assert data["seconds"].sum() == pytest.approx(diagnosis.best.excess_seconds, rel=1e-6)
-    assert causes.draw(data) is not None
-    assert causes.draw(causes.seconds((), 0)) is None
-
-
-def test_the_matrix_loses_no_second_and_is_bounded(diagnosis: Diagnosis) -> None:
-    (one,) = diagnosis.matrices
-    data = blame.cells(one)
-    assert data["seconds"].sum() == pytest.approx(one.seconds.sum())
-    many = tuple(f"t{number}" for number in range(100))
-    wide = type(one)("s", many, np.random.default_rng(0).random((100, 101)))
-    data = blame.cells(wide)
-    assert len(data) == blame.MOST * (blame.MOST + 1)
-    assert data["seconds"].sum() == pytest.approx(wide.seconds.sum())
-
-
-def test_the_band_spans_the_estimates(diagnosis: Diagnosis) -> None:
-    data = blame.estimates(diagnosis.quick.suspects, diagnosis.attribution.suspects)
-    assert len(data)
-    assert (data["low"] <= data["saved"]).all() and (data["saved"] <= data["high"]).all()
-
-
-def test_the_heatmap_counts_every_request_and_can_be_boxed() -> None:
-    frame = recorded.frame()
-    data = heatmap.counted(frame, np.ones(len(frame), dtype=bool), "total_seconds")
-    assert data["requests"].sum() == len(frame)
-    assert heatmap.TIME_BINS * heatmap.VALUE_BINS <= 5_000
-    event = {"selection": {"box": {"time": [1.5e12, 1.6e12], "seconds": [3.0, 1.0]}}}
-    box = heatmap.boxed(event, "total_seconds")
-    assert box == Box(15 * 10**17, 16 * 10**17, 1.0, 3.0)
-    assert box is not None and Box.parse(str(box)) == box
-    assert heatmap.boxed({}, "total_seconds") is None
-    assert heatmap.counted(frame, np.zeros(len(frame), dtype=bool), "ttft_seconds").empty
-
-
-def test_the_waterfall_leaves_out_what_is_unknown(diagnosis: Diagnosis) -> None:
-    frame = recorded.frame()
-    chosen = diagnosis.reckoning.slow
-    data = waterfall.means(frame, diagnosis.reckoning.stages, chosen)
-    queue = data[(data["stage"] == "queue") & (data["group"] == "cohort")]["seconds"].iloc[0]
-    assert queue == pytest.approx(frame["queue_seconds"][chosen].mean())
-    bare = frame.assign(queue_seconds=float("nan"))
-    assert "queue" not in set(waterfall.means(bare, diagnosis.reckoning.stages, chosen)["stage"])
-
-
-def test_what_leaves_the_app_names_nobody_with_few_requests() -> None:
-    rows = pd.DataFrame({"tenant": ["a", "b"], "requests": [5, 4]})
-    assert list(export.anonymous(rows, rows["requests"])["tenant"]) == ["a"]
-    tenants = pd.Series(["acme"] * 9 + ["bee"] * 5)
-    few = export.rare(tenants, np.arange(14) >= 5)  # acme's first lie before the window
-    shape = export.nameless({"acme": 1, "said": "tenant acme did; acmes not", "x": ["bee"]}, few)
-    assert export.harmless('=HYPERLINK("http://x")') == '\'=HYPERLINK("http://x")'
-    assert export.harmless(-1.0) == -1.0
-    assert shape == {"hidden": 1, "said": "tenant hidden did; acmes not", "x": ["bee"]}
-
-
-def test_once_made_is_kept_and_bounded(shop: Path) -> None:
-    loaded = Source(shop).window(None)
-    made: list[int] = []
-
-    def make() -> int:
-        made.append(1)
-        return len(made)
-
-    assert loaded.once(make, "a") == loaded.once(make, "a") == 1
-    for number in range(100):
-        loaded.once(make, number)
-    assert loaded.once(make, "a") > 1
-
-
 # From the matrix to its requests
 
 
@@ -604,20 +312,6 @@ def test_a_cell_of_the_matrix_is_a_cohort(open_page: Open, shop: Path) -> None:
     assert "No request is chosen" in words(open_page(shop, **ask, victim="no", worker="initech"))
 
 
-def test_requests_of_a_cell_owe_enough_to_its_worker(diagnosis: Diagnosis) -> None:
-    pair = Pair("umbrella", "initech")
-    chosen = np.flatnonzero(pair.inside(diagnosis))
-    assert len(chosen)
-    for position in chosen:
-        book = diagnosis.account(int(position))
-        assert book is not None
-        owed = book.owed[0].sum(axis=1)[book.tenants.index("initech")]
-        assert owed >= LEAST * book.excess[0] - 1e-9
-    assert set(diagnosis.frame["tenant"].iloc[chosen]) == {"umbrella"}
-    assert diagnosis.reckoning.slow[chosen].all()
-    assert not Pair("umbrella", "nobody knows").inside(diagnosis).any()
-
-
 def test_the_largest_cells_have_links(open_page: Open, shop: Path, diagnosis: Diagnosis) -> None:
     data = blame.cells(diagnosis.matrices[0])
     first = blame.largest(data)[0]
@@ -625,17 +319,3 @@ def test_the_largest_cells_have_links(open_page: Open, shop: Path, diagnosis: Di
     event = {"selection": {blame.SELECTION: [{"victim": "acme", "key": ""}]}}
     assert blame.clicked(event) == Pair("acme", "")
     assert blame.clicked({"selection": {blame.SELECTION: []}}) is None
-
-
-def test_what_is_shared_names_nobody_with_few_requests(open_page: Open, tmp_path: Path) -> None:
-    rows = recorded.shifted(recorded.records(), ago=60)
-    for row in [row for row in rows if row.role == "gateway"][:3]:
-        row.tenant, row.request_id = "rare-co", "rare-co-1"
-    store = recorded.store(tmp_path / "s", rows)
-    open_ = open_page(store, window="all")
-    assert "rare-co" in list(table(open_, "slot_share")["tenant"])
-    shared = open_page(store, window="all", share="true")
-    assert "rare-co" not in list(table(shared, "slot_share")["tenant"])
-    assert "rare-co" not in words(shared)
-    assert "rare-co" not in str([item.value.to_dict() for item in shared.dataframe])
-    assert "acme" in list(table(shared, "slot_share")["tenant"])
