@@ -66,10 +66,13 @@ _ALL = 0.95
 
 _HIGH = 4.0
 """Lift from which it is enough to stand out more than any shuffled load; so many times that of the
-others, and theirs, which is measured badly, is no matter, unless they surge."""
+others, and theirs, which is measured badly, is no matter, unless they surge for long."""
 
 SURGE = 2.0
 """From this lift of the others on, the surge is everybody's."""
+
+_LONG = 40
+"""Bins of a stretch that is long enough to measure well what the others did in it."""
 
 _CLEARLY = 1.5
 """A lower one has to stand out so many times as much: loads come in talks and batches, which the
@@ -176,8 +179,8 @@ def change(
     tide = max(others + error, about)
     share = float(bins[low:high].sum() / max(bins.sum(), 1e-300))
     lift = _ratio(size, mine, inside, part)
-    apart_from_all = others < SURGE and lift >= _HIGH * max(tide, 1.0)
-    usual = part if apart_from_all else _followed(part, tide)
+    surge = others >= SURGE and high - low >= _LONG
+    usual = part if lift >= _HIGH * max(tide, 1.0) and not surge else _followed(part, tide)
     gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH else _CLEARLY)
     return Change(
         begin=begin + low * width,
