@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the programs that the tests run beside Tailscope: Prometheus, promtool, amtool,
 # VictoriaMetrics, Chromium. The first four are unpacked into .tools, not installed: no root, no service.
-# Chromium and a C compiler need system libraries, so they are installed, where that may be done.
+# What needs system libraries is installed, where that may be done.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,37 +27,21 @@ if ! { has prometheus && has promtool && has amtool && has victoria-metrics; }; 
   rm -rf .tools/*.deb "$lists"
 fi
 
-if ! command -v cc >/dev/null; then
+# need PROGRAM "PACKAGES" "WHAT IT IS FOR"
+need() {
+  if command -v "$1" >/dev/null; then return; fi
   if [ "$(id -u)" = 0 ]; then
-    echo "Installing a C compiler for the fake GPU library of the tests: 150 MB."
+    echo "Installing $2 for $3."
     apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends gcc libc6-dev \
-      >/dev/null
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $2 >/dev/null
   else
-    echo "A C compiler is missing and you are not root: the GPU tests will fail."
-    echo "To run them: sudo apt-get install gcc libc6-dev"
+    echo "$1 is missing, and you are not root to install it for $3."
+    echo "To install it: sudo apt-get install $2"
   fi
-fi
+}
 
-if ! command -v openssl >/dev/null; then
-  if [ "$(id -u)" = 0 ]; then
-    echo "Installing openssl for the certificates of the tests."
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openssl >/dev/null
-  else
-    echo "openssl is missing and you are not root: the test of TLS will be skipped."
-    echo "To run it: sudo apt-get install openssl"
-  fi
-fi
-
-if ! command -v chromium >/dev/null; then
-  if [ "$(id -u)" = 0 ]; then
-    echo "Installing Debian's Chromium for the browser tests: 100 MB."
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
-      >/dev/null
-  else
-    echo "Chromium is missing and you are not root: the browser tests will be skipped."
-    echo "To run them too: sudo apt-get install chromium"
-  fi
-fi
+need cc "gcc libc6-dev" "the tests of GPUs (a fake driver library, 150 MB)"
+need openssl openssl "the tests of TLS"
+need systemd-analyze systemd "the test of the systemd unit (30 MB; nothing is started)"
+need chromium chromium "the browser tests (100 MB)"

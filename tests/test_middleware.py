@@ -27,7 +27,7 @@ from tailscope.address import free
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.otlp import read_protobuf
 from tailscope.exporter.spans import SpanReader
-from tailscope.middleware import TailscopeMiddleware
+from tailscope.middleware import TailscopeMiddleware, response
 from tailscope.middleware.encoding import message
 from tailscope.middleware.observation import Context, Observation, continue_trace
 from tailscope.middleware.settings import Settings, read
@@ -382,3 +382,22 @@ def test_it_needs_nothing_else() -> None:
         text=True,
     )
     assert (done.stdout.split(), done.stderr) == (["tailscope"], "")
+
+
+@pytest.mark.parametrize("pieces", [0, 9, 63, 64, 65, 200])
+def test_an_error_is_seen_however_long_the_stream_goes_on(pieces: int) -> None:
+    async def nothing(*given: Any) -> Any:
+        """Neither listens nor sends."""
+
+    async def run() -> str | None:
+        seen = response.Response(nothing, nothing, 0)
+        kind = [(b"content-type", b"text/event-stream")]
+        body = {"type": "http.response.body", "more_body": True}
+        await seen.send({"type": "http.response.start", "status": 200, "headers": kind})
+        failed = b'data: {"error": {"code": 503}}\n\n'
+        for text in (*[b'data: {"a": 1}\n\n'] * pieces, failed, *[b"data: {}\n\n"] * pieces):
+            await seen.send({**body, "body": text})
+        await seen.send({"type": "http.response.body"})
+        return seen.outcome()
+
+    assert asyncio.run(run()) == "rejected"

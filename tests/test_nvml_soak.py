@@ -9,7 +9,7 @@ from tests.fakenvml.state import Number
 
 __all__ = ["fake", "start"]
 
-READS = 2000
+READS = 3_000
 WARM = 1_000  # each kind of event has come by then
 MIB = 1 << 20
 

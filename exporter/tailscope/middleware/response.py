@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 Message = MutableMapping[str, Any]
 
 _STREAMS = (b"text/event-stream", b"application/x-ndjson")
-# An error ends a stream; what servers send after it is a mark of its end, or the usage. So only so
-# many pieces are kept until the end, and no other one is searched.
-_TAIL = 8
+# Pieces of a stream are searched for an error so many at a time: one by one, that would cost as
+# much as all else.
+_AT_ONCE = 64
 _TURNED_AWAY = (b"429", b"503")
 
 # In a text of the model, quotes and line ends are escaped, so that it cannot look like this.
@@ -39,10 +38,11 @@ class Response:
 
     __slots__ = (
         "_began",
+        "_failed",
         "_left",
+        "_pieces",
         "_receive",
         "_send",
-        "_tail",
         "ended_ns",
         "first_ns",
         "status",
@@ -57,8 +57,9 @@ class Response:
         self._receive = receive
         self._send = send
         self._began = began
-        self._tail: deque[bytes] | None = None  # of a stream
+        self._pieces: list[bytes] | None = None  # of a stream, not searched yet
         self._left = False
+        self._failed: str | None = None
         self.status: int | None = None
         self.first_ns: int | None = None
         self.ended_ns: int | None = None
@@ -77,11 +78,13 @@ class Response:
         is done here.
         """
         if message.get("more_body"):  # nearly all of a stream, so this comes first
-            if self._tail is not None:
+            if self._pieces is not None:
                 body = message.get("body", b"")
                 if self.first_ns is None and body:
                     self._first(body)
-                self._tail.append(body)
+                self._pieces.append(body)
+                if len(self._pieces) >= _AT_ONCE:
+                    self._search()
             return self._send(message)
         kind = message["type"]
         if kind == "http.response.body":
@@ -89,14 +92,14 @@ class Response:
         if kind == "http.response.start":
             self.status = message["status"]
             if _streams(message.get("headers", ())):
-                self._tail = deque(maxlen=_TAIL)
+                self._pieces = []
         return self._send(message)
 
     async def _last(self, message: Message) -> None:
-        if self._tail is not None and (body := message.get("body")):
+        if self._pieces is not None and (body := message.get("body")):
             if self.first_ns is None:
                 self._first(body)
-            self._tail.append(body)
+            self._pieces.append(body)
         await self._send(message)
         if not self._left:
             self.ended_ns = time.perf_counter_ns()
@@ -107,18 +110,24 @@ class Response:
             self._left = True
 
     def _first(self, body: bytes) -> None:
-        if self._failure() is None and not _ERROR.search(body) and not _says_role_only(body):
+        self._search()
+        if self._failed is None and not _ERROR.search(body) and not _says_role_only(body):
             self.first_ns = time.perf_counter_ns() - self._began
 
     def outcome(self) -> str | None:
         """How it ended, if its status does not say so."""
-        failed = self._failure()
-        if self.ended_ns is None and failed is None:
+        self._search()
+        if self.ended_ns is None and self._failed is None:
             return "aborted" if self._left else "error"
-        return failed
+        return self._failed
 
-    def _failure(self) -> str | None:
-        return next(filter(None, map(_failure, self._tail or ())), None)
+    def _search(self) -> None:
+        """Look for an error in the pieces that came; they are let go of."""
+        if not self._pieces:
+            return
+        if self._failed is None and b"error" in b"".join(self._pieces):
+            self._failed = next(filter(None, map(_failure, self._pieces)), None)
+        self._pieces.clear()
 
 
 def _failure(body: bytes) -> str | None:
