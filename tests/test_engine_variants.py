@@ -324,3 +324,40 @@ def test_what_took_long_to_read_holds_for_as_long(monkeypatch: pytest.MonkeyPatc
     assert "fresh" in poller.lines()[0]
     source.now += 2
     assert "fresh" not in poller.lines()[0]
+
+
+def test_sglang_queue_whose_name_was_misspelt_until_0_4_10() -> None:
+    text = (
+        'sglang:num_queue_reqs{model_name="m"} 1\n'
+        'sglang:num_prefill_infight_queue_reqs{model_name="m"} 4\n'
+    )
+    read = numbers("sglang", text)
+    assert read["requests_waiting_by_reason", "", "prefill_inflight"] == 4
+    # Their prefill is done: they wait for no place.
+    assert read["requests_waiting", ""] == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "family"),
+    [
+        ("dynamo_worker", "trtllm_num_aborted_requests_total"),
+        ("dynamo_worker", "trtllm_kv_transfer_bytes"),
+        ("litellm", "litellm_not_a_premium_user_metric_total"),
+        ("sglang", "sglang:diffusion_num_queue_reqs"),
+        ("vllm", "lmcache:num_hit_tokens_total"),
+        ("vllm", "nv_inference_request_success"),
+        ("vllm", "vllm:time_per_prefill_token_request_seconds_count"),
+    ],
+)
+def test_families_of_other_releases_and_neighbours_are_left_out_with_a_reason(
+    engine: str, family: str
+) -> None:
+    reader = Normaliser(engines()[engine], "a:1")
+    assert not reader.read(f'{family}{{model_name="m"}} 1\n').numbers
+    assert reader.unmapped == {}
+
+
+def test_a_trtllm_model_beside_vllm_in_one_triton_is_named_as_left_out() -> None:
+    reader = Normaliser(engines()["vllm"], "a:1")
+    reader.read('nv_trt_llm_request_metrics{request_type="waiting",model="m"} 1\n')
+    assert [*reader.unmapped] == ["nv_trt_llm_request_metrics"]

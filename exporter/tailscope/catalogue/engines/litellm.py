@@ -60,7 +60,7 @@ IGNORED = (
     ),
     ignore(
         r"litellm_(guardrail|callback|mcp|managed|check_batch|total_users|active_users|teams"
-        r"|accounting|pod_lock|in_memory|redis|postgres|batch_write|self|router|proxy_pre_call"
+        r"|accounting|not_a_premium|pod_lock|in_memory|redis|postgres|batch_write|self|router|proxy_pre_call"
         r"|reset_budget|auth|db|websocket|vector|prometheus).*",
         "the proxy's own services",
     ),

@@ -42,9 +42,11 @@ UPSTREAM = (
         fixed={"reason": "prefill_bootstrap"},
         total_under=_PRIORITY,
     ),
+    # infight: until 0.4.10.
     to(
         "requests_waiting_by_reason",
         "num_prefill_inflight_queue_reqs",
+        "num_prefill_infight_queue_reqs",
         fixed={"reason": "prefill_inflight"},
         total_under=_PRIORITY,
     ),
@@ -126,6 +128,7 @@ IGNORED = (
         _SGLANG + r"(cache_hit_rate|gen_throughput|utilization|fwd_occupancy|new_token_ratio)",
         "of the last batch only; counters say it better",
     ),
+    ignore(_SGLANG + r"diffusion_.*", "pictures and films, not text"),
     ignore(_SGLANG + r"avg_request_queue_latency", "an average over an unknown time"),
     ignore(
         _SGLANG + r"(full|swa|mamba|pending_prealloc|prealloc_full|prealloc_swa)_(token_)?usage",

@@ -92,6 +92,7 @@ IGNORED = (
         "the CPU swap space and hit-rate gauges of the V0 engine; rates come from counters",
     ),
     ignore(_PREFIX + r"avg_.*_toks_per_s", "an average over an unknown time"),
+    ignore(_PREFIX + r"time_per_prefill_token.*", "prefill by tokens, cached ones counted (0.10)"),
     ignore(_PREFIX + r"(tokens_total|model_forward_time.*|model_execute_time.*)", "V0 engine"),
     ignore(
         _PREFIX
@@ -102,6 +103,8 @@ IGNORED = (
         _PREFIX + r"(nixl|kv_offload|mooncake|lmcache|eplb|cudagraph|corrupted|ec_|kv_transfer).*",
         "a connector's own health",
     ),
+    ignore(r"lmcache[:_].*", "LMCache itself; external_prefix_cache has its hits"),
+    ignore(r"nv_(?!trt_llm_|llm_).*", "Triton, where vLLM is one of its backends"),
 )
 
 SPANS = SpanKind(
@@ -144,7 +147,8 @@ ENGINE = Engine(
     ),
     upstream=UPSTREAM,
     ignored=IGNORED,
-    model_labels=("model_name",),
+    # model: where Triton serves it.
+    model_labels=("model_name", "model"),
     model_at=(Lookup("/v1/models", ("data", 0, "id")),),
     rank_label="engine",
     writers=("pid",),
