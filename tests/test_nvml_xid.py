@@ -69,6 +69,19 @@ def test_xid_events_are_counted(start: Start) -> None:
     assert stored == {("79", 2.0), ("31", 1.0), ("777", 1.0), ("144", 1.0)}
 
 
+def test_a_storm_of_events_is_counted_and_fills_no_log(start: Start) -> None:
+    rig = start(count=1)
+    rig.read()
+    _watched(rig, 0)
+    rig.change(xids=40, **{f"xid__{event}": "0:31" for event in range(1, 41)})
+    _until(rig, {("0", "", "31", "restart_app"): 40.0})
+    told = [line for line in rig.log.splitlines() if "XID 31" in line]
+    assert [line.rpartition("restart_app")[2] for line in told] == [
+        "",
+        *(f", {count} times now" for count in (2, 4, 8, 16, 32)),
+    ]
+
+
 def test_an_event_of_an_instance_has_its_profile(start: Start) -> None:
     name = "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
     split = {"gpu0__mig": 1, "gpu0__mig0__gi": 2, "gpu0__mig0__uuid": "MIG-a"}

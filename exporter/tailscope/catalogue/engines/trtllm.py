@@ -85,9 +85,7 @@ IGNORED = (
         "request_success has the reasons",
     ),
     # Of Dynamo's worker, under the same prefix.
-    ignore(
-        _TRTLLM + r"(num_aborted_requests|request_type_.*).*", "may be in request_success"
-    ),
+    ignore(_TRTLLM + r"(num_aborted_requests|request_type_.*).*", "may be in request_success"),
     ignore(_TRTLLM + r"kv_transfer_.*", "the transfer between prefill and decode servers"),
     ignore(
         _TRTLLM + r"(max_num_active_requests|max_batch_size_.*|max_num_tokens_.*)",

@@ -149,7 +149,9 @@ class XidWatch:
         with self._lock:
             self._counts[labels, code] += 1
             self._last[labels] = self._now()
-        log.warning("GPU %s (%s): XID %d, %s", identity.gpu, identity.uuid, code, action(code))
+            count = self._counts[labels, code]
+        if not count & (count - 1):  # the first, the second, the fourth: a storm fills no disk
+            _tell(identity, code, count)
 
     def _whose(self, handle: Any) -> Identity | None:
         known = self._watched.get(_address(handle))
@@ -177,6 +179,11 @@ class XidWatch:
                 self._library.call("nvmlEventSetFree", events)
             except NvmlError as error:
                 log.debug("an event set was not given back: %s", error)
+
+
+def _tell(identity: Identity, code: int, count: int) -> None:
+    often = f", {count} times now" if count > 1 else ""
+    log.warning("GPU %s (%s): XID %d, %s%s", identity.gpu, identity.uuid, code, action(code), often)
 
 
 def _key(labels: Iterable[str], code: int) -> Key:
