@@ -22,7 +22,7 @@ def one(
 
     Args:
         across: How.
-        values: At least one, each with its origin.
+        values: Several, each with its origin.
         weights: What an average weighs by; where an origin has none, all weigh the same.
     """
     numbers = [value for _, value in values]
@@ -31,7 +31,7 @@ def one(
     if across is Across.SUM:
         return math.fsum(numbers)
     shares = [weights.get(origin, 0.0) for origin, _ in values]
-    if len(numbers) == 1 or min(shares) <= 0:
+    if min(shares) <= 0:
         return math.fsum(numbers) / len(numbers)
     return math.fsum(map(float.__mul__, numbers, shares)) / math.fsum(shares)
 

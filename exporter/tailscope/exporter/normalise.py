@@ -110,9 +110,12 @@ def _merged(
 ) -> dict[Key, float]:
     merged: dict[Key, float] = {}
     for key, values in numbers.items():
+        if len(values) == 1:  # as nearly always
+            merged[key] = values[0][1]
+            continue
         measure = measures[key.metric].measure
         weights: dict[Origin, float] = {}
-        if len(values) > 1 and measure.across is Across.MEAN:
+        if measure.across is Across.MEAN:
             for other, others in numbers.items():
                 if other.metric == measure.weighted_by:
                     for origin, value in others:

@@ -97,6 +97,12 @@ class SeriesText:
         found: dict[Series, dict[str, float]] = {}
         count = 0
         for line in text.split("\n"):
+            if not line:
+                continue
+            if line[0] == "#":
+                if line not in self._comments:
+                    self._comment(line)
+                continue
             name, _, number = line.rpartition(" ")
             targets = self._targets.get(name)
             if targets is not None:
@@ -109,12 +115,7 @@ class SeriesText:
                     if targets and isfinite(value):
                         _put(found, targets, value)
                     continue
-            if not line:
-                continue
-            if line[0] == "#":
-                if line not in self._comments:
-                    self._comment(line)
-            elif name.partition("{")[0] in self._left_out:
+            if name.partition("{")[0] in self._left_out:
                 count += 1
             else:
                 for targets, value in self._new(line, name):
