@@ -202,6 +202,8 @@ def test_a_mapping_that_is_refused(
         (["--engine", "http://[::1:8000"], ["--engine"]),
         (["--engine", "sglung=http://a"], ["--engine sglung=", "engines are ", "vllm"]),
         (["--engine", "=http://a"], ["--engine =", "engines are ", "vllm"]),
+        (["--engine", "vllm"], ["--engine vllm", "vllm=http://127.0.0.1:8000"]),
+        (["--engine", "off", "--engine", "http://a"], ["--engine off", "leave it out"]),
         (
             ["--engine", "http://a:1/x", "--engine", "A:1/y"],
             ["--engine http://A:1/y", "a:1 is given twice", "host and port"],

@@ -42,9 +42,10 @@ def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
         UsageError: If one is unusable.
     """
     # YAML reads a bare `off` as its False.
-    if [text.lower() for text in texts] in (["off"], ["false"]):
-        return ()
-    return tuple(parse_target(text) for text in texts)
+    off = [text for text in texts if text.lower() in ("off", "false")]
+    if off and len(texts) > 1:
+        raise UsageError(f"--engine {off[0]}: others are given too; leave it out, or all of them")
+    return () if off else tuple(parse_target(text) for text in texts)
 
 
 def parse_target(text: str) -> Target:
@@ -58,6 +59,8 @@ def parse_target(text: str) -> Target:
     name, equals, url = text.partition("=")
     if equals and re.fullmatch(r"[\w-]*", name):
         return Target(_url(url), _engine(name))
+    if text in engines():
+        raise UsageError(f"--engine {text}: say where, for example {text}=http://127.0.0.1:8000")
     return Target(_url(text), None)
 
 
