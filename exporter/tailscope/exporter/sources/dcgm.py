@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tailscope.address import server_name
-from tailscope.catalogue import METRICS, PREFIX, Kind, dcgm
+from tailscope.catalogue import METRICS, PREFIX, dcgm
 from tailscope.exporter.dcgmpage import DcgmPage, Page
 from tailscope.exporter.exposition import Line, Lines, series
 from tailscope.exporter.fetch import Body, Fetcher
@@ -17,9 +17,9 @@ from tailscope.exporter.health import SourceError
 from tailscope.exporter.reading import Key, Reading, Writer
 from tailscope.exporter.recognise import families
 from tailscope.exporter.sampler import Sampler
-from tailscope.exporter.scrape import SPARE
 from tailscope.exporter.scrapeerror import NotPrometheus
-from tailscope.records.samples import Sample, label_text
+from tailscope.exporter.shelf import Shelf
+from tailscope.records.samples import Sample
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class DcgmSource:
         self.indices: Mapping[str, str] = {}
         self._shown = f"{parts.scheme}://{server_name(url)}{path}"
         self._deadline = deadline
-        self._keep = keep
+        self._shelf = Shelf(keep, unmoved=False)
         self._only_for = activity_only_for
         self._now = now
         self._fetcher = Fetcher(parts._replace(path=path, fragment="").geturl())
@@ -96,7 +96,6 @@ class DcgmSource:
         self._writer = Writer()
         self._sampler = Sampler(longest)
         self._snapshot = _Snapshot()
-        self._label_texts: dict[Key, str] = {}
         self._last: tuple[str, float] = ("", 0.0)
         self._message = ""
 
@@ -121,7 +120,7 @@ class DcgmSource:
         self.indices = {key.values[1]: key.values[0] for key in reading.numbers}
         sampled = self._sampler.observe(self._now(), reading.numbers)
         self._snapshot = _Snapshot(reading, sampled, self._own())
-        self._store(reading)
+        self._shelf.put(reading.numbers)
         return self._say(page)
 
     def _read(self) -> Page:
@@ -175,27 +174,6 @@ class DcgmSource:
             for key, value in numbers.items()
             if key.metric in dcgm.ACTIVITY and key.values[1] in wanted
         }
-
-    def _store(self, reading: Reading) -> None:
-        if self._keep is None:
-            return
-        if len(self._label_texts) > 2 * len(reading.numbers) + SPARE:
-            self._label_texts = {}
-        now = time.time_ns()
-        samples = []
-        for key, value in reading.numbers.items():
-            metric = METRICS[key.metric]
-            # Counters that never counted: most codes of events on most GPUs, every second.
-            if metric.stored and (value or metric.kind is not Kind.COUNTER):
-                samples.append(Sample(now, key.metric, self._label_text(key), value))
-        self._keep(samples)
-
-    def _label_text(self, key: Key) -> str:
-        text = self._label_texts.get(key)
-        if text is None:
-            labels = dict(zip(METRICS[key.metric].labels, key.values, strict=True))
-            text = self._label_texts[key] = label_text(labels)
-        return text
 
     def _say(self, page: Page) -> str:
         """Say what the page has and what it lacks; once, and again when that changes."""

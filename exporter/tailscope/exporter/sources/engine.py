@@ -14,11 +14,12 @@ from tailscope.exporter.enginepages import PATIENCE, Answer, EnginePages
 from tailscope.exporter.exposition import Line, Lines, series
 from tailscope.exporter.health import SourceError, plain
 from tailscope.exporter.normalise import Normaliser
-from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.reading import Reading, Writer
 from tailscope.exporter.recognise import families, recognise
 from tailscope.exporter.sampler import Sampler
 from tailscope.exporter.scrapeerror import NotPrometheus, ScrapeError
-from tailscope.records.samples import Sample, label_text
+from tailscope.exporter.shelf import Shelf
+from tailscope.records.samples import Sample
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +33,6 @@ _MAX_UNMAPPED = 100
 PATIENT = 30.0
 """Most seconds that a read may take. llama.cpp answers after the step that it runs (its issues
 24866 and 29104); other servers under load were seen to take 10 to 35 s."""
-
-_SPARE = 1_000
-"""Label texts that are remembered beyond twice those of the last reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class EngineSource:
         self.name = f"engine:{self.server}"
         self._engines = engines
         self._told = engine
-        self._keep = keep
+        self._shelf = Shelf(keep)
         self._pages = EnginePages(url, engines, engine, access)
         self.deadline = self._least = deadline
         self._longest = longest
@@ -92,7 +90,6 @@ class EngineSource:
         self._writer = Writer()
         self._sampler = Sampler(longest)
         self._snapshot: _Snapshot | None = None
-        self._label_texts: dict[Key, str] = {}
         self._told_unmapped: set[str] = set()
 
     @property
@@ -128,7 +125,7 @@ class EngineSource:
         self._snapshot = _Snapshot(
             normaliser.engine.name, reading, sampled, normaliser.models, self._own(normaliser)
         )
-        self._store(reading)
+        self._shelf.put(reading.numbers)
         self._tell_unmapped(normaliser)
         return f"{normaliser.engine.title} answers at {self._pages.shown}"
 
@@ -212,27 +209,6 @@ class EngineSource:
             self._told_unmapped.add(name)
             why = normaliser.unmapped[name]
             log.info("source %s: family %s is left out: %s", self.name, plain(name), why)
-
-    def _store(self, reading: Reading) -> None:
-        if self._keep is None:
-            return
-        if len(self._label_texts) > 2 * len(reading) + _SPARE:
-            self._label_texts = {}
-        now = time.time_ns()
-        self._keep(
-            [
-                Sample(now, key.metric, self._label_text(key), value)
-                for key, value in reading.numbers.items()
-                if METRICS[key.metric].stored
-            ]
-        )
-
-    def _label_text(self, key: Key) -> str:
-        text = self._label_texts.get(key)
-        if text is None:
-            labels = dict(zip(METRICS[key.metric].labels, key.values, strict=True))
-            text = self._label_texts[key] = label_text(labels)
-        return text
 
     def lines(self, fresh: bool) -> Lines:
         """Return what was read, and whether the engine is up."""

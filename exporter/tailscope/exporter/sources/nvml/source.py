@@ -16,12 +16,12 @@ from tailscope.exporter.exposition import Family, Lines
 from tailscope.exporter.health import NothingThere, SourceError
 from tailscope.exporter.poller import STALE_INTERVALS
 from tailscope.exporter.reading import Key, Reading, Writer
+from tailscope.exporter.shelf import Shelf
 from tailscope.exporter.sources.nvml.board import Board
 from tailscope.exporter.sources.nvml.fleet import Fleet
 from tailscope.exporter.sources.nvml.gpu import Gpu, Shown, up_key
 from tailscope.exporter.sources.nvml.identity import Identity, identify
 from tailscope.exporter.sources.nvml.library import Library, trouble
-from tailscope.exporter.sources.nvml.shelf import Shelf
 from tailscope.exporter.sources.nvml.slot import Outcome
 from tailscope.exporter.sources.nvml.xid import XidWatch
 from tailscope.records.samples import Sample
@@ -72,7 +72,7 @@ class NvmlSource:
     ) -> None:
         self._interval = interval
         self._longest = longest
-        self._shelf = Shelf(keep)
+        self._shelf = Shelf(keep, unmoved=False)
         self._clock = clock
         self._told = told
         self._nvml = binding()

@@ -1,26 +1,31 @@
-"""What goes into the store beside the request records."""
+"""What goes into the store beside the request records: samples of engines and of GPUs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from tailscope.catalogue import METRICS, Kind
+from tailscope.catalogue import METRICS, Kind, Metric
 from tailscope.exporter.reading import Key
 from tailscope.records.samples import Sample, label_text
 
-_MOST_TEXTS = 10_000
+SPARE = 10_000
+"""Texts of labels that are remembered beyond twice those of the last reading."""
 
 
 class Shelf:
-    """Hands samples to the store: of the metrics that are stored, no counter before its first step.
+    """Hands samples to the store: of the metrics that are stored.
 
     Args:
         keep: Takes the samples; None to keep nothing.
+        unmoved: Whether counters are kept that never counted: most kinds of faults on most GPUs.
     """
 
-    def __init__(self, keep: Callable[[Sequence[Sample]], None] | None) -> None:
+    def __init__(
+        self, keep: Callable[[Sequence[Sample]], None] | None, *, unmoved: bool = True
+    ) -> None:
         self._keep = keep
+        self._unmoved = unmoved
         self._texts: dict[Key, str] = {}
 
     @property
@@ -32,17 +37,19 @@ class Shelf:
         """Hand over what was read now."""
         if self._keep is None:
             return
-        if len(self._texts) > _MOST_TEXTS:
+        if len(self._texts) > 2 * len(numbers) + SPARE:
             self._texts = {}
         now = time.time_ns()
         self._keep(
             [
                 Sample(now, key.metric, self._text(key), value)
                 for key, value in numbers.items()
-                if METRICS[key.metric].stored
-                and (value or METRICS[key.metric].kind is not Kind.COUNTER)
+                if self._wants(METRICS[key.metric], value)
             ]
         )
+
+    def _wants(self, metric: Metric, value: float) -> bool:
+        return metric.stored and (self._unmoved or value != 0 or metric.kind is not Kind.COUNTER)
 
     def _text(self, key: Key) -> str:
         text = self._texts.get(key)
