@@ -18,6 +18,7 @@ from tailscope.dashboards.legacy import current_panel
 from tailscope.dashboards.links import APP, AROUND, Link
 from tailscope.dashboards.query import Series
 from tailscope.dashboards.style import (
+    BY_NAME,
     DATASOURCE,
     FINISHED,
     NEUTRAL,
@@ -142,6 +143,7 @@ def timeseries(
         extraJson={
             "fieldConfig": {
                 "defaults": {
+                    "color": {"mode": BY_NAME},
                     "min": lowest,
                     "max": top,
                     "links": [*links, AROUND, APP],

@@ -139,8 +139,9 @@ WAIT: Final = Row(
         timeseries(
             205,
             "Queue wait by the engine (mean)",
-            "From the engine's own histogram, so it needs no records; where it has none, what waits "
-            "over what ends in a second. Compare it with the records above: they should agree.",
+            "From the engine's own histogram, so it needs no records; where it has none, what "
+            "waits over what ends in a second. It should agree with the records above: if not, "
+            "see board 8.",
             Unit.SECONDS,
             Series("{{server}}", engine_wait(NOW, _SERVER)),
             width=12,
