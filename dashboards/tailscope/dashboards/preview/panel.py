@@ -162,9 +162,8 @@ def _stat(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], frame: F
     below = Frame(frame.width, frame.height - 40, frame.start, frame.end, frame.step)
     shade = colour[0] if colour else Colour.SKY
     value = escape(text(curve.last, defaults["unit"]))
-    return f'<div class="value" style="color:{shade}">{value}</div>' + chart.sparkline(
-        curve, shade, below
-    )
+    drawn = f'<div class="value" style="color:{shade}">{value}</div>'
+    return drawn + chart.sparkline(curve, shade, below) if len(curve.points) > 1 else drawn
 
 
 def _table(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], frame: Frame) -> str:
