@@ -92,6 +92,17 @@ def openmetrics(
     yield "# EOF"
 
 
+def still(start: int, count: int, step: int) -> Iterator[str]:
+    """As ``openmetrics``, but nothing happens: no counter grows, and no gauge moves."""
+    first = f" {start}"
+    for line in openmetrics(start, 2, step):
+        if line.startswith("#"):
+            yield line
+        elif line.endswith(first):
+            series = line.removesuffix(first)
+            yield from (f"{series} {at}" for at in range(start, start + count * step, step))
+
+
 class _Dice(random.Random):
     """Random numbers; if it is steady, those of the first time again and again."""
 

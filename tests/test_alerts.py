@@ -184,6 +184,14 @@ def test_every_threshold_is_used_and_has_a_reason() -> None:
             assert len(value.why) > 20
 
 
+def test_what_is_said_in_per_cent_is_a_share() -> None:
+    """So that nobody's 95 stands for 95 %; what counts more than once a request may go beyond."""
+    code = "".join(p.read_text() for p in (ROOT / "alerts/tailscope/alerts/groups").glob("*.py"))
+    said = set(re.findall(r"limits\.(\w+)\.percent", code))
+    assert said - thresholds.SHARES == {"queue_depth", "preemptions", "preemption_storm", "retries"}
+    assert all(getattr(LIMITS, name).value <= 1 for name in thresholds.SHARES)
+
+
 QUANTILES = {0.5, 0.95, 0.99}
 
 
@@ -230,6 +238,11 @@ def _selectors(rules: str, suffix: str) -> list[Any]:
         ("threshold: {}", "there is no group 'threshold'"),
         ("thresholds: {queue_wait: soon}", "thresholds.queue_wait: value is 'soon'; give a number"),
         ("thresholds: {queue_wait: {limit: 2}}", "no key of thresholds.queue_wait 'limit'"),
+        ("thresholds: {queue_wait: }", "thresholds.queue_wait: value is None; give a number"),
+        ("thresholds: {queue_wait: -1}", "thresholds.queue_wait is -1; give a number that is 0 or"),
+        ("thresholds: {queue_wait: .nan}", "thresholds.queue_wait is nan; give a number"),
+        ("timeouts: {client: .inf}", "timeouts.client is inf; give a number"),
+        ("thresholds: {cache_full: 95}", "thresholds.cache_full is 95, but it is a share"),
         ("thresholds: [1]", "thresholds holds [1]"),
         ("objectives: {first_token: {within: 7}}", "within is 7 s, which is no bound"),
         ("objectives: {first_token: {share: 99}}", "share is 99; give a part between 0 and 1"),

@@ -28,7 +28,8 @@ from tailscope.dashboards.style import SCHEMA_VERSION, TAG, Unit
 from tests import boards as asked
 from tests.counts import COUNTS
 from tests.expression import faults, labels_of, metrics_of, selectors
-from tests.prometheus import Prometheus
+from tests.prometheus import Prometheus, backfill, running
+from tests.synthetic import still
 from tests.tools import ROOT
 
 BOARDS = pytest.mark.parametrize("path", asked.BOARDS, ids=lambda path: path.stem)
@@ -286,6 +287,35 @@ def test_every_panel_has_data_and_no_nonsense(
     COUNTS["boards"] += 1
     COUNTS["panels"] += len(list(asked.panels(board)))
     COUNTS["expressions"] += len(asked.expressions(board))
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A Prometheus with 5 minutes of every metric in which nothing happens."""
+    directory = tmp_path_factory.mktemp("quiet")
+    text = directory / "series.txt"
+    text.write_text("\n".join(still(QUIET, 21, 15)) + "\n", encoding="utf-8")
+    backfill(text, directory / "data")
+    with running(directory / "data") as server:
+        yield server
+
+
+QUIET = 1_760_000_000
+WINDOWS = {**asked.EVERYTHING, "__range": "2m", "offset": "2m"}
+
+
+@BOARDS
+def test_where_nothing_happens_a_panel_is_empty_or_has_a_number(
+    path: Path, quiet: Prometheus
+) -> None:
+    """What is divided by no requests is nothing: neither NaN nor infinite, and not 0 either."""
+    end = QUIET + 300
+    for query in asked.expressions(asked.load(path), WINDOWS):
+        for series in quiet.at(query.expr, end):
+            assert math.isfinite(float(series["value"][1])), query
+    for title in ("Time to first token", "Servers, p95 of the time to first token"):
+        shown = [q for q in asked.expressions(asked.load(path), WINDOWS) if q.title == title]
+        assert not any(quiet.at(query.expr, end) for query in shown), title
 
 
 @BOARDS

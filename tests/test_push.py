@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tailscope.dashboards.boards import boards
 from tests.tools import ROOT
 
 TOKEN = "glsa_secret"
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 BASIC = "Basic " + base64.b64encode(b"admin:s:cret").decode()
 
 
@@ -30,13 +32,16 @@ class FakeGrafana:
         self.boards: dict[str, dict[str, Any]] = {}
         self.place: dict[str, str | None] = {}
         self.changes = 0
+        self.asked: list[str] = []
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        path = path.removeprefix("/grafana")
         if path.startswith("/api/dashboards/uid/"):
             board = self.boards.get(path.rpartition("/")[2])
             if board is None:
                 return 404, {"message": "Dashboard not found"}
-            return 200, {"dashboard": board, "meta": {"slug": "x"}}
+            folder = self.place[board["uid"]] or ""
+            return 200, {"dashboard": board, "meta": {"slug": "x", "folderUid": folder}}
         if method == "GET" and path.startswith("/api/folders"):
             return 200, [{"uid": uid, "title": title} for title, uid in self.folders.items()]
         self.changes += 1
@@ -59,7 +64,9 @@ class FakeGrafana:
 
 
 @contextmanager
-def serving(status: int | None = None, text: str = "") -> Iterator[FakeGrafana]:
+def serving(
+    status: int | None = None, text: str = "", headers: Mapping[str, str] = NO_HEADERS
+) -> Iterator[FakeGrafana]:
     """Run the fake until the block ends; ``status`` and ``text`` in place of all answers."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,12 +78,15 @@ def serving(status: int | None = None, text: str = "") -> Iterator[FakeGrafana]:
 
         def _answer(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
+            fake.asked.append(self.path)
             allowed = self.headers.get("Authorization") in (f"Bearer {TOKEN}", BASIC)
             code, found = 401, {"message": "Unauthorized"}
             if allowed:
                 code, found = fake.answer(self.command, self.path, body)
             data = text.encode() if status else json.dumps(found).encode()
             self.send_response(status or code)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -183,12 +193,22 @@ def test_what_is_wrong_is_named(
     assert said in capsys.readouterr().err
 
 
+NO_ONE_OF_GRAFANA = "the answer is not one of Grafana's; give its address, with its sub-path"
+
+
 @pytest.mark.parametrize(
     ("status", "text", "said"),
     [
-        (200, "<html>", "the answer is no JSON; give the address of Grafana itself"),
+        (200, "<html>", NO_ONE_OF_GRAFANA),
+        (200, "{}", NO_ONE_OF_GRAFANA),
+        (200, "[1]", NO_ONE_OF_GRAFANA),
+        (200, "null", NO_ONE_OF_GRAFANA),
+        (403, '{"message": "needs folders:read"}', "refuses it (403): needs folders:read"),
+        (409, '{"message": "a folder of that name exists"}', "answers 409: a folder of that name"),
+        (412, '{"status": "version-mismatch"}', "another content; give --overwrite"),
+        (412, '{"status": "name-exists"}', "of the same title in this folder; rename or delete it"),
         (500, '{"message": "database is locked"}', "answers 500: database is locked"),
-        (502, "bad gateway", "answers 502: bad gateway"),
+        (502, "<b>\nbad gateway", "answers 502: <b> bad gateway"),
     ],
 )
 def test_something_else_in_the_place_of_grafana_is_named(
@@ -197,6 +217,79 @@ def test_something_else_in_the_place_of_grafana_is_named(
     with serving(status, text) as fake:
         assert push(fake, *LOGIN) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_grafana_that_is_elsewhere_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(302, headers={"Location": "https://grafana.example/login"}) as fake:
+        assert push(fake, *LOGIN) == 2
+    assert "answers 302, and points to https://grafana.example/login" in capsys.readouterr().err
+
+
+ONE = ("--board", "tailscope-queue")
+
+
+@pytest.mark.parametrize("path", ["/grafana", "/grafana/", "/grafana/?orgId=1"])
+def test_an_address_may_have_a_path_below_which_grafana_is(path: str, grafana: FakeGrafana) -> None:
+    flags = ("--grafana-url", grafana.url + path, *LOGIN, *ONE)
+    assert main(["dashboards", "push", *flags]) == 0
+    assert list(grafana.boards) == ["tailscope-queue"]
+    assert all(path.startswith("/grafana/api/") for path in grafana.asked)
+
+
+def test_an_address_may_have_the_login_which_no_message_shows(
+    grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = grafana.url.removeprefix("http://")
+    assert (
+        main(["dashboards", "push", "--grafana-url", f"http://admin:s%3Acret@{place}", *ONE]) == 0
+    )
+    with serving(500) as fake:
+        place = fake.url.removeprefix("http://")
+        url = f"http://admin:hunter2@{place}"
+        assert main(["dashboards", "push", "--grafana-url", url, *ONE]) == 2
+    assert main(["dashboards", "push", "--grafana-url", "ftp://admin:hunter2@there", *ONE]) == 2
+    said = capsys.readouterr().err
+    assert "--grafana-url there: give an address such as" in said
+    assert "hunter2" not in said
+
+
+def test_a_token_is_taken_without_the_end_of_its_line(
+    grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert push(grafana, "--grafana-token", f"{TOKEN}\n", *ONE) == 0
+    assert push(grafana, "--grafana-token", "glsa_\u2026", *ONE) == 2
+    assert "--grafana-token: it has a character that no token has" in capsys.readouterr().err
+    assert push(grafana, *ONE) == 2
+    assert "--grafana-token: it is missing, and Grafana asks for it" in capsys.readouterr().err
+
+
+def test_a_board_in_another_folder_stays_there_until_it_is_to_be_overwritten(
+    grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+) -> None:
+    push(grafana, *LOGIN, *ONE, "--folder", "Ours")
+    assert push(grafana, *LOGIN, *ONE) == 0
+    assert grafana.place["tailscope-queue"] == grafana.folders["Ours"]
+    assert push(grafana, *LOGIN, *ONE, "--dry-run", "--overwrite") == 0
+    assert push(grafana, *LOGIN, *ONE, "--overwrite") == 0
+    assert grafana.place["tailscope-queue"] == grafana.folders["Tailscope"]
+    said = capsys.readouterr().out
+    assert "tailscope-queue: as it should be, but in another folder\n" in said
+    assert "in another folder, would be moved\n" in said
+    assert "tailscope-queue: moved\n" in said
+
+
+def test_the_proxy_of_the_environment_is_taken_but_not_for_this_machine(
+    grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake stands for the proxy: what it is asked for is the whole address."""
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", grafana.url)
+    there = ("--grafana-url", "http://grafana.example:3000", *LOGIN, *ONE)
+    assert main(["dashboards", "push", *there]) == 2
+    assert grafana.asked == ["http://grafana.example:3000/api/folders?limit=1000"]
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert push(grafana, *LOGIN, *ONE) == 0
 
 
 def test_a_grafana_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,6 +127,14 @@ class Limits:
 
 
 _TEXT: Final = "why"
+SHARES: Final = frozenset(
+    {
+        "queue_share", "cache_full", "cache_usage", "prefix_fall", "prefix_past", "tenant_share",
+        "tenant_growth", "thermal", "power_cap", "slow_clock", "bandwidth_high", "compute_low",
+        "utilisation", "utilisation_floor", "given_up", "near_timeout", "beyond_buckets",
+    }
+)  # fmt: skip
+"""Limits of what is never above 1: a percentage in their place would never fire, or always."""
 
 
 @cache
@@ -190,9 +199,21 @@ def _limits(data: Mapping[str, Any]) -> Limits:
         _check(name, objective)
     return Limits(
         Objectives(**objectives),
-        Timeouts(**{name: Threshold(**entry) for name, entry in data["timeouts"].items()}),
-        **{name: Threshold(**entry) for name, entry in data["thresholds"].items()},
+        Timeouts(**{name: _threshold("timeouts", name, data) for name in data["timeouts"]}),
+        **{name: _threshold("thresholds", name, data) for name in data["thresholds"]},
     )
+
+
+def _threshold(group: str, name: str, data: Mapping[str, Any]) -> Threshold:
+    found = Threshold(**data[group][name])
+    if not 0 <= found.value < inf:
+        raise ValueError(f"{group}.{name} is {found.value:g}; give a number that is 0 or more")
+    if name in SHARES and found.value > 1:
+        raise ValueError(
+            f"{group}.{name} is {found.value:g}, but it is a share; give a part of 1, as 0.9 "
+            "for 90 %"
+        )
+    return found
 
 
 def _check(name: str, objective: Objective) -> None:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from tailscope.dashboards.board import Board
 from tailscope.dashboards.boards import boards
-from tailscope.dashboards.grafana import Grafana, Login
+from tailscope.dashboards.grafana import Grafana
 from tailscope.dashboards.preview.command import preview
 from tailscope.dashboards.preview.prometheus import Prometheus
 from tailscope.dashboards.push import push
+from tailscope.dashboards.service import Login
 from tailscope.errors import UsageError
 from tailscope.generated import reconcile
 
@@ -136,7 +137,10 @@ def _build(arguments: Any, directory: Path) -> int:
 def _push(arguments: Any, chosen: Sequence[Board]) -> int:
     if not arguments.grafana_url:
         raise UsageError("--grafana-url is missing; give it, for example http://127.0.0.1:3000")
-    login = Login(arguments.grafana_token, arguments.grafana_user, arguments.grafana_password)
+    token = arguments.grafana_token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise UsageError("--grafana-token: it has a character that no token has; copy it anew")
+    login = Login(token, arguments.grafana_user, arguments.grafana_password)
     push(
         Grafana(arguments.grafana_url, login),
         chosen,

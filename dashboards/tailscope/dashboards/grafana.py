@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
-import urllib3
-
+from tailscope.dashboards.service import Login, Service
 from tailscope.errors import UsageError
 
-_SECONDS: Final = 30.0
+_FLAG: Final = "--grafana-url"
 _CONFLICT: Final = 412
-"""Grafana's answer to a board that is there already, with another content or of another folder."""
+"""Grafana's answer to a board that is there already; its status tells in which way."""
+_SAME_TITLE: Final = "name-exists"
 _KEPT_BY_GRAFANA: Final = ("id", "version")
+_SHOWN: Final = 200
+"""Bytes of an answer that is not in Grafana's form, for a message."""
+_NOT_GRAFANA: Final = "the answer is not one of Grafana's; give its address, with its sub-path"
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """How to be let in: a service account's token, or a user and a password."""
+class Saved:
+    """A board that Grafana has.
 
-    token: str = field(default="", repr=False)
-    user: str = ""
-    password: str = field(default="", repr=False)
+    Attributes:
+        board: What it is, without what Grafana adds to it.
+        folder: The uid of its folder; empty is the top.
+    """
 
-    def headers(self) -> dict[str, str]:
-        """Return the header that says who asks; none for an open Grafana."""
-        if self.token:
-            return {"Authorization": f"Bearer {self.token}"}
-        if self.user:
-            pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-            return {"Authorization": f"Basic {pair}"}
-        return {}
+    board: dict[str, Any]
+    folder: str
 
 
 class Grafana:
     """A Grafana that boards are pushed to."""
 
     def __init__(self, url: str, login: Login) -> None:
-        self._url = url.rstrip("/")
-        self._pool = urllib3.PoolManager(
-            headers={**login.headers(), "Accept": "application/json"},
-            timeout=_SECONDS,
-            retries=False,
-        )
+        self._service = Service(_FLAG, url, login)
 
-    def board(self, uid: str) -> dict[str, Any] | None:
-        """Return the board that Grafana has under a uid, without what Grafana adds to it.
+    def board(self, uid: str) -> Saved | None:
+        """Return the board that Grafana has under a uid.
 
         Raises:
             UsageError: If Grafana does not answer as it should.
@@ -55,8 +49,9 @@ class Grafana:
         found = self._ask("GET", f"/api/dashboards/uid/{uid}", missing=True)
         if found is None:
             return None
-        board = found["dashboard"]
-        return {key: value for key, value in board.items() if key not in _KEPT_BY_GRAFANA}
+        with self._understood():
+            board = {k: v for k, v in found["dashboard"].items() if k not in _KEPT_BY_GRAFANA}
+            return Saved(board, found.get("meta", {}).get("folderUid") or "")
 
     def folder(self, title: str, *, create: bool = True) -> str | None:
         """Return the uid of the folder of that title; make it if it is not there.
@@ -64,15 +59,16 @@ class Grafana:
         Raises:
             UsageError: As ``board``.
         """
-        folders = self._ask("GET", "/api/folders?limit=1000") or []
-        for each in folders:
-            if each["title"] == title:
-                return str(each["uid"])
-        if not create:
-            return None
-        return str(self._ask("POST", "/api/folders", {"title": title})["uid"])
+        folders = self._ask("GET", "/api/folders?limit=1000")
+        with self._understood():
+            known = {str(each["title"]): str(each["uid"]) for each in folders}
+        if title in known or not create:
+            return known.get(title)
+        made = self._ask("POST", "/api/folders", {"title": title})
+        with self._understood():
+            return str(made["uid"])
 
-    def save(self, board: dict[str, Any], folder: str | None, *, overwrite: bool) -> None:
+    def save(self, board: dict[str, Any], folder: str, *, overwrite: bool) -> None:
         """Save a board into a folder, by its uid; the top folder has none.
 
         Raises:
@@ -89,32 +85,53 @@ class Grafana:
     def _ask(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, missing: bool = False
     ) -> Any:
+        answer = self._service.ask(method, path, json=body)
         try:
-            answer = self._pool.request(method, self._url + path, json=body)
-        except urllib3.exceptions.HTTPError as error:
-            raise UsageError(f"--grafana-url {self._url}: {error}; is Grafana there?") from error
+            found = json.loads(answer.data)
+        except ValueError:
+            found = {"message": _line(answer.data)} if answer.status >= 300 else None
         if missing and answer.status == 404:
             return None
         if answer.status >= 300:
-            raise UsageError(self._refusal(answer.status, answer.data, path))
-        try:
-            return json.loads(answer.data)
-        except ValueError as error:
-            raise UsageError(
-                f"--grafana-url {self._url}: the answer is no JSON; give the address of Grafana "
-                "itself, with its sub-path"
-            ) from error
+            raise self._refusal(path, answer.status, found, answer.headers.get("Location", ""))
+        if found is None:
+            raise self._service.trouble(_NOT_GRAFANA)
+        return found
 
-    def _refusal(self, status: int, data: bytes, path: str) -> str:
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """What is read here has the shape that Grafana's answers have, or is none of them."""
+        try:
+            yield
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self._service.trouble(_NOT_GRAFANA) from error
+
+    def _refusal(self, path: str, status: int, found: Any, location: str) -> UsageError:
+        told = found if isinstance(found, dict) else {}
+        said = f": {told['message']}" if told.get("message") else ""
         if status in (401, 403):
-            return (
-                f"--grafana-token: Grafana refuses it ({status}); give the token of a service "
-                "account that may edit, or --grafana-user and --grafana-password"
+            return self._locked_out(status, said)
+        if status == _CONFLICT and told.get("status") == _SAME_TITLE:
+            return UsageError(
+                "Grafana has another board of the same title in this folder; rename or delete it"
             )
         if status == _CONFLICT:
-            return "Grafana has this board with another content; give --overwrite to replace it"
-        try:
-            said = json.loads(data).get("message", "")
-        except (ValueError, AttributeError):
-            said = data[:200].decode(errors="replace")
-        return f"--grafana-url {self._url}: {path} answers {status}: {said}"
+            return UsageError(
+                "Grafana has this board with another content; give --overwrite to replace it"
+            )
+        if location:
+            said = f", and points to {location}; give the address of Grafana itself"
+        return self._service.trouble(f"{path} answers {status}{said}")
+
+    def _locked_out(self, status: int, said: str) -> UsageError:
+        login = self._service.login
+        flag = "--grafana-token" if login.token or not login.user else "--grafana-user"
+        how = "Grafana refuses it" if login.headers() else "it is missing, and Grafana asks for it"
+        return UsageError(
+            f"{flag}: {how} ({status}){said}; give the token of a service account that may edit, "
+            "or --grafana-user and --grafana-password"
+        )
+
+
+def _line(data: bytes) -> str:
+    return " ".join(data[:_SHOWN].decode(errors="replace").split())

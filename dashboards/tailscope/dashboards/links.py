@@ -46,5 +46,18 @@ def tenant(value: str) -> tuple[Link, Link]:
     )
 
 
+def _of_server(board: str, title: str) -> Link:
+    kept = _KEPT.replace("&${server:queryparam}", "")
+    url = f"/d/{board}?${{__url_time_range}}&{kept}&${{tenant:queryparam}}"
+    return _link(title, f"{url}&var-server=${{__value.text}}")
+
+
+OF_SERVER: Final = (
+    _of_server("tailscope-queue", "The queue of this server"),
+    _of_server("tailscope-prefill", "The prefill of this server"),
+    _of_server("tailscope-decode", "The decode and the batch of this server"),
+)
+"""Links of a cell that names a server."""
+
 OF_SERIES: Final = tenant("${__field.labels.tenant}")
 OF_CELL: Final = tenant("${__value.text}")

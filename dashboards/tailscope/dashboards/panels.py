@@ -18,6 +18,7 @@ from tailscope.dashboards.legacy import current_panel
 from tailscope.dashboards.links import APP, AROUND, Link
 from tailscope.dashboards.query import Series
 from tailscope.dashboards.style import (
+    BY_NAME,
     DATASOURCE,
     FINISHED,
     NEUTRAL,
@@ -33,11 +34,13 @@ _NO_RIGHT: Final[Mapping[str, Unit]] = MappingProxyType({})
 _NO_LINKS: Final[Mapping[str, Sequence[Link]]] = MappingProxyType({})
 
 NO_RECORDS: Final = (
-    "No such records here. Do those of the server or the gateway reach the exporter?"
+    "No requests in this time, or no records of them here. Do those of the server or the gateway "
+    "reach the exporter?"
 )
 NO_GPU: Final = "No such reading here. Does the exporter see a GPU, and does the GPU have it?"
 NO_ENGINE: Final = (
-    "No such reading here. Does the engine have it, and does Prometheus scrape the exporter?"
+    "No requests in this time, or no such reading here. Does the engine have it, and does "
+    "Prometheus scrape the exporter?"
 )
 NO_PAST: Final = "Nothing to compare. Does Prometheus have the earlier time, and any data now?"
 NO_DATA: Final = "No data here. Does Prometheus scrape the exporter?"
@@ -78,13 +81,28 @@ def stat(
     series: Series,
     *,
     limits: Limits = NEUTRAL,
+    state: bool = False,
     width: int = 4,
     height: int = 4,
 ) -> Panel:
-    """One number, the latest, over its own curve."""
+    """One number, the latest, over its own curve.
+
+    Args:
+        id: Number that never changes: links from alerts go by it.
+        title: What is shown.
+        description: What it means, and what to do.
+        unit: Unit of the number.
+        series: Its query.
+        limits: Values from which it is coloured.
+        state: It is what holds now, or nothing, and has no curve: the last value of a curve that
+            ended would look like the present.
+        width: Columns of the grid.
+        height: Units of 30 pixels.
+    """
     made = core.Stat(
-        **_common(id, title, description, [series]),
+        **_common(id, title, description, [series], instant=state),
         format=unit,
+        graphMode="none" if state else "area",
         reduceCalc="lastNotNull",
         noValue="-",
         color={"mode": "thresholds"},
@@ -142,6 +160,7 @@ def timeseries(
         extraJson={
             "fieldConfig": {
                 "defaults": {
+                    "color": {"mode": BY_NAME},
                     "min": lowest,
                     "max": top,
                     "links": [*links, AROUND, APP],

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from tailscope.dashboards.board import Board
-from tailscope.dashboards.grafana import Grafana
+from tailscope.dashboards.grafana import Grafana, Saved
 from tailscope.errors import UsageError
 
 _NEW: Final = "new"
 _SAME: Final = "as it should be"
 _OTHER: Final = "differs"
-_DONE: Final = {_NEW: "saved", _SAME: _SAME, _OTHER: "replaced"}
+_ELSEWHERE: Final = "as it should be, but in another folder"
+_DONE: Final = {_NEW: "saved", _OTHER: "replaced", _ELSEWHERE: "moved"}
+"""What becomes of a board, by what was found."""
 
 
 def push(
@@ -24,33 +26,39 @@ def push(
         grafana: Where to.
         boards: What.
         folder: Title of the folder; it is made if it is missing. Empty is the top.
-        overwrite: Replace a board that is there with another content.
+        overwrite: Replace a board that is there with another content, or in another folder.
         dry_run: Change nothing.
 
     Raises:
         UsageError: If Grafana refuses, or has a board that would have to be overwritten.
     """
-    place = grafana.folder(folder, create=not dry_run) if folder else None
+    place = grafana.folder(folder, create=not dry_run) if folder else ""
     for board in boards:
         wanted = board.json()
-        found = grafana.board(board.uid)
-        state = _NEW if found is None else _SAME if found == wanted else _OTHER
+        state = _state(grafana.board(board.uid), wanted, place)
+        saves = state == _NEW or (overwrite and state in _DONE)
         if dry_run:
-            print(f"{board.uid}: {state}{_would(state, overwrite)}")
+            print(f"{board.uid}: {state}{_would(state, saves=saves)}")
             continue
         if state == _OTHER and not overwrite:
             raise UsageError(
                 f"{board.uid}: Grafana has this board with another content; give --overwrite to "
                 "replace it"
             )
-        if found != wanted:
-            grafana.save(wanted, place, overwrite=overwrite)
-        print(f"{board.uid}: {_DONE[state]}")
+        if saves:
+            grafana.save(wanted, place or "", overwrite=overwrite)
+        print(f"{board.uid}: {_DONE[state] if saves else state}")
 
 
-def _would(state: str, overwrite: bool) -> str:
-    if state == _NEW:
-        return ", would be saved"
-    if state == _OTHER:
-        return ", would be replaced" if overwrite else ", would be refused without --overwrite"
-    return ""
+def _state(found: Saved | None, wanted: dict[str, Any], place: str | None) -> str:
+    if found is None:
+        return _NEW
+    if found.board != wanted:
+        return _OTHER
+    return _SAME if found.folder == place else _ELSEWHERE
+
+
+def _would(state: str, *, saves: bool) -> str:
+    if saves:
+        return f", would be {_DONE[state]}"
+    return ", would be refused without --overwrite" if state == _OTHER else ""

@@ -77,6 +77,9 @@ SERIES: Final[dict[str, Colour]] = {
 }
 """Colour of a series by its name; Grafana chooses for the others."""
 
+BY_NAME: Final = "palette-classic-by-name"
+"""How it chooses: a server or a tenant has one colour on every panel, whoever else is there."""
+
 FINISHED: Final = ("stop", "length", "abort", "error")
 """Reasons of an engine for which a request ended, that have a colour."""
 

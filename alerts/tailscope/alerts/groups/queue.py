@@ -9,7 +9,7 @@ from __future__ import annotations
 from tailscope.alerts.model import Alert, Group, PanelLink, Severity
 from tailscope.alerts.queries import ENGINE, LONG, SHORT
 from tailscope.alerts.thresholds import Limits
-from tailscope.catalogue.promql import compare, every, ratio, times
+from tailscope.catalogue.promql import compare, engine_wait, every, ratio, times
 
 _WAITING = SHORT.time_mean("engine_requests_waiting")
 _RUNNING = SHORT.time_mean("engine_requests_running")
@@ -23,7 +23,7 @@ def _saturated(limits: Limits) -> Alert:
         cause="queue",
         # Depth alone is noise when arrivals are bursty; depth and wait together harm users.
         expr=every(
-            compare(SHORT.mean("engine_queue_seconds"), ">", limits.queue_wait.value),
+            compare(engine_wait(SHORT), ">", limits.queue_wait.value),
             compare(_WAITING, ">", times(limits.queue_depth.value, _RUNNING)),
             on=ENGINE,
         ),

@@ -224,7 +224,6 @@ CACHE: Final = Row(
                 ),
                 Unit.RATIO,
             ),
-            height=5,
         ),
     ),
 )

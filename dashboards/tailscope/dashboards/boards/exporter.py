@@ -25,6 +25,7 @@ STATE: Final = Row(
             "scrape configuration. If it is empty, check the data source above.",
             Unit.COUNT,
             Series("exporters", total(NOW.gauge("build_info", ("job", "instance")))),
+            state=True,
             width=6,
         ),
         stat(
@@ -34,6 +35,7 @@ STATE: Final = Row(
             "says which and why.",
             Unit.COUNT,
             Series("down", total(compare(NOW.vector("source_up"), "== bool", 0))),
+            state=True,
             limits=ANY,
             width=6,
         ),
@@ -44,6 +46,7 @@ STATE: Final = Row(
             "are not kept until it works.",
             Unit.COUNT,
             Series("failed", total(compare(NOW.vector("store_up"), "== bool", 0))),
+            state=True,
             limits=ANY,
             width=6,
         ),
@@ -54,6 +57,7 @@ STATE: Final = Row(
             "the engine is newer than this exporter; nothing known is lost.",
             Unit.COUNT,
             Series("families", total(NOW.gauge("source_unmapped_families", ("source",)))),
+            state=True,
             width=6,
         ),
         table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tailscope.catalogue.promql import compare, filled, ratio, share
+from tailscope.catalogue.promql import engine_wait, filled, ratio
 from tailscope.dashboards.board import Board, Row
 from tailscope.dashboards.links import OF_SERIES
 from tailscope.dashboards.panels import heatmap, timeseries
@@ -17,9 +17,16 @@ _QUEUE: Final = {"stage": "queue"}
 _TTFT: Final = "request_time_to_first_token_seconds"
 _SERVER: Final = ("server",)
 _FELT: Final = 1.0
-_GAVE_UP: Final = {"outcome": "~aborted|queue_timeout|generation_timeout"}
+_GIVEN_UP: Final = ("aborted", "queue_timeout", "generation_timeout")
 
+_ALL: Final = NOW.rate("requests_total", ())
 _REQUESTS: Final = NOW.rate("requests_total", _SERVER)
+
+
+def _share_of(outcome: str) -> str:
+    """Share of the requests that ended so: 0, not nothing, where none did."""
+    return ratio(filled(NOW.rate("requests_total", (), {"outcome": outcome}), _ALL), _ALL)
+
 
 LOAD: Final = Row(
     100,
@@ -132,10 +139,11 @@ WAIT: Final = Row(
         timeseries(
             205,
             "Queue wait by the engine (mean)",
-            "From the engine's own histogram, so it needs no records; a mean is exact, however "
-            "wide the buckets. Compare it with the records above: they should agree.",
+            "From the engine's own histogram, so it needs no records; where it has none, what "
+            "waits over what ends in a second. It should agree with the records above: if not, "
+            "see board 8.",
             Unit.SECONDS,
-            Series("{{server}}", NOW.mean("engine_queue_seconds", _SERVER)),
+            Series("{{server}}", engine_wait(NOW, _SERVER)),
             width=12,
         ),
     ),
@@ -203,20 +211,7 @@ RETRIES: Final = Row(
             "Share of the requests that the client aborted or that ran into a timeout: work that "
             "nobody reads. Let inner timeouts be shorter than outer ones, so that it stops.",
             Unit.RATIO,
-            Series(
-                "{{outcome}}",
-                share(
-                    compare(
-                        filled(
-                            NOW.rate("requests_total", ("outcome",), _GAVE_UP),
-                            NOW.rate("requests_total", ("outcome",)),
-                        ),
-                        ">=",
-                        0,
-                    ),
-                    NOW.rate("requests_total", ()),
-                ),
-            ),
+            *(Series(outcome, _share_of(outcome)) for outcome in _GIVEN_UP),
             limits=FAILURES,
             top=1,
         ),

@@ -155,8 +155,8 @@ TABLE: Final = Row(
         table(
             301,
             "Tenants over the time range",
-            "One line a tenant, largest share first; click a name for its requests. Many "
-            "slot-seconds a request: long work, to be given a queue of its own.",
+            "One line a tenant, largest share first; click a name for its requests. Much batch "
+            "time a request: long work, to be given a queue of its own.",
             _TENANT,
             columns.BATCH_SHARE,
             columns.REQUESTS,

@@ -176,9 +176,9 @@ def heatmap(buckets: Sequence[Curve], unit: str, frame: Frame) -> str:
         parts += [
             element(
                 "rect",
-                x=times.at(at) - width,
+                x=max(times.at(at) - width, _LEFT),
                 y=round(y, 1),
-                width=width,
+                width=min(width, times.at(at) - _LEFT),
                 height=round(height - 0.5, 1),
                 fill="#D55E00",
                 fill_opacity=round(0.08 + 0.92 * (count / most) ** 0.5, 3),

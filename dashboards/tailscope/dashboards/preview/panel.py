@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
@@ -92,14 +93,15 @@ def _timeseries(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], fr
 
 
 def _lines(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]]) -> Iterator[Line]:
-    number = 0
+    taken: set[str] = set()
     for target, curves in zip(panel["targets"], answers, strict=True):
         for curve in curves:
             name = legend(target["legendFormat"], curve.labels).strip()
             properties = dict(_overrides(panel, name))
             colour = properties.get("color", {}).get("fixedColor")
             if colour is None:
-                colour, number = _PALETTE[number % len(_PALETTE)], number + 1
+                colour = _by_name(name, taken)
+                taken.add(colour)
             unit = properties.get("unit", panel["fieldConfig"]["defaults"]["unit"])
             yield Line(
                 name,
@@ -109,6 +111,13 @@ def _lines(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]]) -> Iter
                 "custom.lineStyle" in properties,
                 properties.get("custom.axisPlacement") == "right",
             )
+
+
+def _by_name(name: str, taken: Collection[str]) -> str:
+    """The same colour for a name on every panel, but for one that another name has already."""
+    first = zlib.crc32(name.encode()) % len(_PALETTE)
+    inorder = (*_PALETTE[first:], *_PALETTE[:first])
+    return next((colour for colour in inorder if colour not in taken), inorder[0])
 
 
 def _overrides(panel: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
@@ -153,9 +162,8 @@ def _stat(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], frame: F
     below = Frame(frame.width, frame.height - 40, frame.start, frame.end, frame.step)
     shade = colour[0] if colour else Colour.SKY
     value = escape(text(curve.last, defaults["unit"]))
-    return f'<div class="value" style="color:{shade}">{value}</div>' + chart.sparkline(
-        curve, shade, below
-    )
+    drawn = f'<div class="value" style="color:{shade}">{value}</div>'
+    return drawn + chart.sparkline(curve, shade, below) if len(curve.points) > 1 else drawn
 
 
 def _table(panel: Mapping[str, Any], answers: Sequence[Sequence[Curve]], frame: Frame) -> str:

@@ -7,11 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-import urllib3
+from tailscope.dashboards.service import Service
 
-from tailscope.errors import UsageError
-
-_SECONDS: Final = 30.0
+_FLAG: Final = "--prometheus"
 
 
 class QueryError(Exception):
@@ -35,8 +33,7 @@ class Prometheus:
     """A server, asked for one moment or for a range of time."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self._pool = urllib3.PoolManager(timeout=_SECONDS, retries=False)
+        self._service = Service(_FLAG, url)
 
     def at(self, expr: str, moment: float) -> list[Curve]:
         """The series that an expression has at one moment.
@@ -54,20 +51,22 @@ class Prometheus:
         return _curves((one["metric"], one["values"]) for one in found)
 
     def _ask(self, path: str, **fields: object) -> list[Any]:
-        url = f"{self._url}/api/v1/{path}"
+        answer = self._service.ask(
+            "POST",
+            f"/api/v1/{path}",
+            fields={k: str(v) for k, v in fields.items()},
+            encode_multipart=False,
+        )
         try:
-            answer = self._pool.request(
-                "POST", url, fields={k: str(v) for k, v in fields.items()}, encode_multipart=False
-            )
             body = json.loads(answer.data)
-        except (urllib3.exceptions.HTTPError, ValueError) as error:
-            raise UsageError(
-                f"--prometheus {self._url}: {error}; give the address of a Prometheus"
+            if body["status"] == "success":
+                result: list[Any] = body["data"]["result"]
+                return result
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._service.trouble(
+                f"the answer ({answer.status}) is not one of Prometheus'; give its address"
             ) from error
-        if body.get("status") != "success":
-            raise QueryError(body.get("error", f"status {answer.status}"))
-        result: list[Any] = body["data"]["result"]
-        return result
+        raise QueryError(body.get("error", f"status {answer.status}"))
 
 
 def _curves(series: Any) -> list[Curve]:

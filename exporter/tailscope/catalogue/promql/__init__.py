@@ -30,6 +30,7 @@ from tailscope.catalogue.promql.query import (
     UP,
     Query,
 )
+from tailscope.catalogue.promql.waits import engine_wait
 
 __all__ = [
     "ALERTS",
@@ -43,6 +44,7 @@ __all__ = [
     "compare",
     "difference",
     "either",
+    "engine_wait",
     "every",
     "filled",
     "largest",

@@ -8,6 +8,7 @@ from tailscope.dashboards.boards.triage import (
     engine,
     prefill,
     queue,
+    servers,
     slow,
     stages,
     tenants,
@@ -19,10 +20,11 @@ BOARD = Board(
     uid="tailscope-triage",
     title="Tailscope / 1 Triage",
     description="Start here when requests are slow. Read from the top: is it slow, which stage, "
-    "why that stage, whose load.",
+    "which server, why that stage, whose load.",
     rows=(
         slow.ROW,
         stages.ROW,
+        servers.ROW,
         queue.ROW,
         prefill.ROW,
         decode.ROW,

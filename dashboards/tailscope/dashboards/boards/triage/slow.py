@@ -69,6 +69,7 @@ ROW = Row(
             "some panels show too little: the last row says which source, and why.",
             Unit.COUNT,
             Series("down", total(compare(NOW.vector("source_up"), "== bool", 0))),
+            state=True,
             limits=ANY,
         ),
     ),

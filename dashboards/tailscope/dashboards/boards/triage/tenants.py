@@ -61,8 +61,8 @@ ROW = Row(
         table(
             605,
             "Tenants over the time range",
-            "The same for the whole time range of the board. A tenant with many slot-seconds for "
-            "each request sends long prompts or long outputs: offer it a queue of its own.",
+            "The same for the whole time range of the board. A tenant with far more of the batch "
+            "than of the requests sends long prompts or outputs: offer it a queue of its own.",
             _TENANT,
             columns.BATCH_SHARE,
             columns.REQUESTS,
