@@ -53,7 +53,7 @@ def store(directory: Path, rows: Iterable[RequestRecord]) -> Path:
     """Write rows into a store, as an exporter does, and close it."""
     writer = Store(directory)
     try:
-        writer.submit(list(rows)).result(timeout=30)
+        writer.submit(list(rows)).result(timeout=60)
     finally:
         writer.close()
     return directory

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,18 +33,12 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def running(
     data: Path, log: Path, *flags: str, port: int | None = None
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run ``tailscope app`` and wait until it answers; yield its address."""
-    port = port or free_port()
+    port = port or process.free().port
     command = [*process.TAILSCOPE, "app", "--data", str(data), "--port", str(port), *flags]
     with log.open("wb") as out:
         app = subprocess.Popen(
@@ -67,11 +60,11 @@ def running(
             return False
 
     try:
-        process.until(answers, "the app answers", seconds=60)
+        process.until(answers, "the app answers", seconds=90)
         yield url, app
     finally:
         app.terminate()
-        app.wait(timeout=20)
+        app.wait(process.PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -316,14 +309,14 @@ def test_the_empty_page_fills_when_an_exporter_writes(browser: Browser, tmp_path
         rows = recorded.shifted(recorded.records(), ago=5)
         writer = Store(data)
         try:
-            writer.submit(rows).result(timeout=30)
+            writer.submit(rows).result(process.PATIENCE)
             expect(page.get_by_text("over 278 requests")).to_be_visible(timeout=PATIENCE)
             # More come in, of a new tenant, while the page is open.
             late = max(row.arrived_ns for row in rows) + 10**9
             new = RequestRecord(
                 "test", "gateway", late, tenant="newcomer", total_seconds=0.5, outcome="ok"
             )
-            writer.submit([new]).result(timeout=30)
+            writer.submit([new]).result(process.PATIENCE)
             expect(page.get_by_text("over 279 requests")).to_be_visible(timeout=PATIENCE)
         finally:
             writer.close()
@@ -334,7 +327,7 @@ def test_the_empty_page_fills_when_an_exporter_writes(browser: Browser, tmp_path
 def test_the_app_ends_when_told_and_serves_no_other_name(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(tmp_path / "none", log) as (url, app):
-        pool = urllib3.PoolManager(retries=False, timeout=5.0)
+        pool = urllib3.PoolManager(retries=False, timeout=process.PATIENCE)
         upgrade = {
             "Connection": "Upgrade",
             "Upgrade": "websocket",
@@ -347,5 +340,5 @@ def test_the_app_ends_when_told_and_serves_no_other_name(tmp_path: Path) -> None
         own = {**upgrade, "Origin": url}
         assert pool.request("GET", stream, headers=own, preload_content=False).status == 101
         app.send_signal(signal.SIGTERM)
-        assert app.wait(timeout=10) in (0, -signal.SIGTERM, 143)
+        assert app.wait(process.PATIENCE) in (0, -signal.SIGTERM, 143)
     assert "Traceback" not in log.read_text()

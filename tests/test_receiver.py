@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import pandas as pd
@@ -58,10 +59,10 @@ from tests.otlp import (
     span,
     span_id,
 )
-from tests.process import Exporter, exporter, run, until
+from tests.process import PATIENCE, Exporter, exporter, run, until
 
 NO_ENGINE = ("--engine", "http://127.0.0.1:9")
-HTTP = urllib3.PoolManager(retries=False, timeout=20)
+HTTP = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
 
 class Running:
@@ -85,7 +86,7 @@ class Running:
         self, content: bytes, compression: grpc.Compression | None = None
     ) -> ExportTraceServiceResponse:
         answer = self.grpc.unary_unary(f"/{SERVICE}/Export")(
-            content, compression=compression, timeout=20
+            content, compression=compression, timeout=PATIENCE
         )
         return ExportTraceServiceResponse.FromString(answer)
 
@@ -300,7 +301,7 @@ def test_grpc_says_what_is_wrong(running: Running, compression: grpc.Compression
 
 def test_a_method_that_there_is_not(running: Running) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        running.grpc.unary_unary(f"/{SERVICE}/Import")(b"", timeout=20)
+        running.grpc.unary_unary(f"/{SERVICE}/Import")(b"", timeout=PATIENCE)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -385,7 +386,7 @@ def served(intake: Intake, **more: float) -> Iterator[str]:
         until(lambda: http.serving)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1/traces"
         http.stop()
-        http.join(10)
+        http.join(PATIENCE)
 
 
 REFUSALS = [
@@ -409,7 +410,7 @@ def test_grpc_senders_are_asked_to_come_again(error: StoreError, code: grpc.Stat
     listener.start()
     with grpc.insecure_channel(f"127.0.0.1:{listener.port}") as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(f"/{SERVICE}/Export")(body(1), timeout=20)
+            channel.unary_unary(f"/{SERVICE}/Export")(body(1), timeout=PATIENCE)
         assert (caught.value.code(), caught.value.details()) == (code, str(error))
         assert _delay(caught.value) == 1
     listener.stop(1)
@@ -423,8 +424,9 @@ def test_an_address_that_is_taken(running: Running) -> None:
 def test_a_sender_that_is_too_slow_is_not_waited_for() -> None:
     intake = Intake(None, _matcher(), lambda: (None, None))
     with served(intake, body_seconds=0.2) as url:
-        address = url.split("/")[2].split(":")
-        with socket.create_connection((address[0], int(address[1])), timeout=20) as connection:
+        parts = urlsplit(url)
+        address = (str(parts.hostname), int(parts.port or 0))
+        with socket.create_connection(address, timeout=PATIENCE) as connection:
             head = f"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: {PROTOBUF}\r\n"
             connection.sendall(f"{head}Content-Length: 100\r\n\r\nabc".encode())
             answer = b""
