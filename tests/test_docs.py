@@ -116,7 +116,9 @@ def _make_run_engine(folder: Path) -> None:
 
 def _pip_install(folder: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*pip, "--target", str(folder), str(ROOT)], check=True)
+    # It fetches the build system, over a network that may be slow.
+    env = {**os.environ, "PIP_RETRIES": "10", "PIP_DEFAULT_TIMEOUT": "60"}
+    subprocess.run([*pip, "--target", str(folder), str(ROOT)], env=env, check=True)
     names = {path.name for path in (folder / "tailscope").iterdir()}
     assert {"alerts", "app", "catalogue", "dashboards", "exporter", "records", "triage"} <= names
     assert (folder / "tailscope" / "demo" / "recording" / "otlp.jsonl.gz").is_file()
