@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 from urllib.error import URLError
@@ -92,6 +92,14 @@ def until(
         assert time.monotonic() < ends, f"not within {seconds:g} s: {what or condition}"
         time.sleep(pause)
     return found
+
+
+def send_all(connection: socket.socket, content: bytes) -> None:
+    """Send bytes, and that no more come; the other side may have enough of them before."""
+    with suppress(ConnectionError):
+        connection.sendall(content)
+    with suppress(OSError):  # not connected any more
+        connection.shutdown(socket.SHUT_WR)
 
 
 class Exporter:

@@ -30,7 +30,7 @@ from tailscope.exporter.spans import Batch, SpanReader
 from tailscope.records.record import COLUMNS
 from tailscope.records.schema import request_batch
 from tests.otlp import JSON, PROTOBUF, body, in_json, message, recorded, span
-from tests.process import PATIENCE, Exporter, exporter, until
+from tests.process import PATIENCE, Exporter, exporter, send_all, until
 
 MIB = 1 << 20
 GROWTH = 150 * MIB
@@ -345,7 +345,8 @@ def test_many_large_bodies_at_a_time(target: Target) -> None:
         packed = gzip.compress(bytes(SIZE))
         over_http += [pool.submit(target.post, packed, encoding="gzip") for _ in range(8)]
         over_grpc = [pool.submit(target.call, bytes(8 * MIB)) for _ in range(6)]
-        assert {future.result(PATIENCE) for future in over_http} <= {400, 413, 503}
+        # 408: there was no time to take it all in.
+        assert {future.result(PATIENCE) for future in over_http} <= {400, 408, 413, 503}
         assert {future.result(PATIENCE) for future in over_grpc} <= set(REFUSED)
 
 
@@ -385,8 +386,7 @@ def raw(target: Target, content: bytes) -> bytes:
     """Send bytes and read until the other side closes or has answered."""
     address = ("127.0.0.1", target.process.port("otlp_http"))
     with socket.create_connection(address, timeout=PATIENCE) as connection:
-        connection.sendall(content)
-        connection.shutdown(socket.SHUT_WR)
+        send_all(connection, content)
         answer = b""
         with suppress(ConnectionResetError):
             while piece := connection.recv(65536):
@@ -450,5 +450,4 @@ def test_grpc_with_bytes_that_are_no_grpc(target: Target) -> None:
     address = ("127.0.0.1", target.process.port("otlp_grpc"))
     for content in (b"GET / HTTP/1.1\r\n\r\n", bytes(1000), random.Random(1).randbytes(5000)):
         with socket.create_connection(address, timeout=PATIENCE) as connection:
-            connection.sendall(content)
-            connection.shutdown(socket.SHUT_WR)
+            send_all(connection, content)

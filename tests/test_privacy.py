@@ -39,7 +39,7 @@ from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
 from tests.foreignrows import ROWS, SGLANG
 from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, body, message, span, span_id, value
-from tests.process import PATIENCE, Exporter, exporter, run, until
+from tests.process import PATIENCE, Exporter, exporter, run, send_all, until
 
 KEY = "sk-canarykey-0123456789"
 SECRET = f"Tell canaryprompt of Doe, canarymail@example.com, {KEY}"
@@ -352,8 +352,7 @@ class Told:
         said = b""
         connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         with connection, suppress(ConnectionError):
-            connection.sendall(content.replace("\n", "\r\n").encode())
-            connection.shutdown(socket.SHUT_WR)
+            send_all(connection, content.replace("\n", "\r\n").encode())
             while piece := connection.recv(65536):
                 said += piece
         self.answers[f"{len(self.answers)} {port} {content[:200]!r}"] = said
