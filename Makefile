@@ -11,7 +11,11 @@ ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 # pip's own notices are no news to somebody who only wants to start.
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --quiet --constraint constraints.txt
+PIP := env PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --quiet --constraint constraints.txt
+# Runs a command that downloads; a connection that breaks off is no reason to give up.
+AGAIN := again() { for pause in 5 20 0; do if "$$@"; then return; fi; \
+  if [ $$pause != 0 ]; then echo "That failed; trying again in $$pause s."; sleep $$pause; fi; done; \
+  echo "That failed three times: see above. Is the network there?"; return 1; }; again
 
 .PHONY: help
 help: ## Show this list
@@ -88,13 +92,13 @@ clean: ## Remove what these targets made
 $(VENV)/.app: pyproject.toml constraints.txt
 	@$(MAKE) venv
 	@echo "Installing Tailscope and its app into $(VENV): about a minute."
-	@$(PIP) --editable '.[app]'
+	@$(AGAIN) $(PIP) --editable '.[app]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(MAKE) venv
 	@echo "Installing Tailscope and its development tools into $(VENV): about a minute."
-	@$(PIP) --editable '.[dev]'
+	@$(AGAIN) $(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.app
 
 .PHONY: venv
@@ -113,7 +117,7 @@ venv:
 	@command -v npm >/dev/null || { echo "npm is missing. On Debian: apt-get install nodejs npm"; exit 1; }
 	@echo "Fetching the types of Grafana and Kubernetes into .tools: 70 MB."
 	@mkdir -p $(@D) && cp tests/schema/package.json $(@D)/
-	@npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --legacy-peer-deps --silent
+	@$(AGAIN) npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund --legacy-peer-deps --silent
 	@touch $@
 
 .tools/.ready: tests/setup.sh

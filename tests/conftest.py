@@ -5,12 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.counts import COUNTS, told
 from tests.prometheus import Prometheus, backfill, running
 from tests.synthetic import openmetrics
 
 Golden = Callable[[Path, str], None]
+
+_AT_ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+# A run says something of the code, so it draws the same examples each time, however slow the
+# machine is. New ones are searched for with: pytest --hypothesis-profile search
+settings.register_profile(
+    "steady",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=_AT_ANY_SPEED,
+)
+settings.register_profile("search", deadline=None, suppress_health_check=_AT_ANY_SPEED)
+settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

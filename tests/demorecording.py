@@ -20,7 +20,7 @@ from tailscope.launch.clock import Clock
 
 NOW_NS = 2_000_000_000_000_000_000
 MACHINE_PATH = re.compile(rb"/(?:home|root|tmp|work|usr|opt|var|mnt|etc|srv|Users|data)/")
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from tailscope.exporter.health import SourceError
 from tailscope.exporter.poller import Poller
 from tailscope.exporter.sources.engine import EngineSource
 from tests.fake_engine import Behaviour, FakeEngine, answers, capture, fake_engine
+from tests.process import PATIENCE
 
 VLLM = engines()["vllm"]
 TOKENS = "tailscope_engine_prompt_tokens_total"
@@ -33,7 +34,7 @@ def engine() -> Iterator[FakeEngine]:
 
 
 @contextmanager
-def source_of(url: str, deadline: float = 10, **options: object) -> Iterator[EngineSource]:
+def source_of(url: str, deadline: float = PATIENCE, **options: object) -> Iterator[EngineSource]:
     source = EngineSource(url, engines(), deadline=deadline, longest=1, **options)  # type: ignore[arg-type]
     try:
         yield source
@@ -49,7 +50,7 @@ def polled(source: EngineSource, deadline: float = DEADLINE) -> Iterator[Poller]
         yield poller
     finally:
         poller.stop()
-        poller.join(30)
+        poller.join(PATIENCE)
 
 
 def value(groups: list[Lines], metric: str) -> float | None:
@@ -57,14 +58,14 @@ def value(groups: list[Lines], metric: str) -> float | None:
     return found[0] if found else None
 
 
-def failure(engine: FakeEngine, behaviour: Behaviour, deadline: float) -> SourceError:
+def failure(engine: FakeEngine, behaviour: Behaviour, deadline: float = PATIENCE) -> SourceError:
     """What a source says of one bad answer; the next, good one is read as ever."""
-    with source_of(engine.url, deadline) as source:
+    with source_of(engine.url, PATIENCE) as source:
         source.read()
-        engine.behaviour = behaviour
+        engine.behaviour, source.deadline = behaviour, deadline
         with pytest.raises(SourceError) as caught:
             source.read()
-        engine.behaviour = answers(capture())
+        engine.behaviour, source.deadline = answers(capture()), PATIENCE
         source.read()
         assert value([source.lines(True)], TOKENS) == 101907
     return caught.value

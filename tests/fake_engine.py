@@ -20,7 +20,7 @@ VLLM_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 """What vLLM 0.32 sends: the plain text format under the version of OpenMetrics."""
 
 _PAUSE = 0.02
-_LONGEST_DRIP = 15.0
+_LONGEST_DRIP = 60.0
 
 
 def capture(name: str = "0.32") -> str:

@@ -15,8 +15,10 @@ from streamlit.testing.v1 import AppTest
 
 from tailscope import cli
 from tailscope.app import plot
+from tailscope.app.prometheus import Prometheus
 from tailscope.app.settings import Settings
 from tests import recorded
+from tests.process import PATIENCE
 
 Open = Callable[..., AppTest]
 
@@ -24,6 +26,8 @@ Open = Callable[..., AppTest]
 @pytest.fixture
 def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
     """Run the page in this process, on a store, with an address."""
+    defaults = Prometheus.__init__.__kwdefaults__
+    assert defaults is not None
 
     def run(
         data: Path | None = None,
@@ -37,8 +41,10 @@ def open_page(monkeypatch: pytest.MonkeyPatch) -> Open:
         for name, value in settings.environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(plot, "CHECKED", True)
+        # A Prometheus of the tests is waited for, however busy the machine is.
+        monkeypatch.setitem(defaults, "timeout", PATIENCE)
         test = AppTest.from_string(
-            f"from tailscope.app import pages\npages.show({page!r})", default_timeout=60
+            f"from tailscope.app import pages\npages.show({page!r})", default_timeout=300
         )
         for name, value in address.items():
             test.query_params[name] = value

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 from urllib.error import URLError
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+
+from tailscope.address import Address
 
 T = TypeVar("T")
 
@@ -25,6 +28,7 @@ TAILSCOPE = (sys.executable, "-m", "tailscope.cli")
 PATIENCE = 60.0
 
 _ROOTS = ("exporter", "dashboards", "app", "alerts")
+_HELD: list[socket.socket] = []
 _PORTS = {
     "listen": re.compile(r"metrics at http://\S+:(\d+)/metrics"),
     "otlp_grpc": re.compile(r"spans over otlp grpc at port (\d+)"),
@@ -39,6 +43,19 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **extra}
 
 
+def free() -> Address:
+    """An address that nobody is given but who names it, until this process ends.
+
+    A port that is found free and let go may be another program's a moment later. This one stays
+    bound, and as nobody listens on it, a server that names it can.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _HELD.append(holder)
+    return Address(*holder.getsockname())
+
+
 def run(
     *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -49,7 +66,7 @@ def run(
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -75,6 +92,14 @@ def until(
         assert time.monotonic() < ends, f"not within {seconds:g} s: {what or condition}"
         time.sleep(pause)
     return found
+
+
+def send_all(connection: socket.socket, content: bytes) -> None:
+    """Send bytes, and that no more come; the other side may have enough of them before."""
+    with suppress(ConnectionError):
+        connection.sendall(content)
+    with suppress(OSError):  # not connected any more
+        connection.shutdown(socket.SHUT_WR)
 
 
 class Exporter:
@@ -153,7 +178,7 @@ class Exporter:
             HTTPError: If the status is no 2xx.
         """
         request = urllib.request.Request(self.url + path, headers=headers)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             text: str = answer.read().decode()
         return text
 

@@ -48,7 +48,8 @@ class Prometheus:
     def _ask(self, path: str, **parameters: object) -> list[Any]:
         body = urllib.parse.urlencode(parameters).encode()
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v1/{path}", body, timeout=30) as answer:
+            url = f"{self.url}/api/v1/{path}"
+            with urllib.request.urlopen(url, body, timeout=_PATIENCE) as answer:
                 result: list[Any] = json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters['query']}: {error.read().decode()}") from error

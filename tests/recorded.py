@@ -15,6 +15,7 @@ from tailscope.records.jsonl import parse_line
 from tailscope.records.reader import join_records
 from tailscope.records.record import RequestRecord
 from tailscope.records.store import Store
+from tests.process import PATIENCE
 
 FILE = Path(__file__).parent / "captures" / "run11_records.jsonl.gz"
 """278 requests of four tenants, one engine and one client row each; made by run11_records.py."""
@@ -53,7 +54,7 @@ def store(directory: Path, rows: Iterable[RequestRecord]) -> Path:
     """Write rows into a store, as an exporter does, and close it."""
     writer = Store(directory)
     try:
-        writer.submit(list(rows)).result(timeout=30)
+        writer.submit(list(rows)).result(PATIENCE)
     finally:
         writer.close()
     return directory

@@ -10,6 +10,21 @@ if ! command -v apt-get >/dev/null; then
   exit 0
 fi
 
+# again WHAT COMMAND...: a download may fail once, or another program may use apt at the moment.
+again() {
+  local what=$1 pause
+  shift
+  for pause in 5 20 0; do
+    if "$@"; then return; fi
+    if [ "$pause" != 0 ]; then
+      echo "$what failed; trying again in $pause s."
+      sleep "$pause"
+    fi
+  done
+  echo "$what failed three times. Is the network there? See what apt says above."
+  return 1
+}
+
 has() { [ -x ".tools/usr/bin/$1" ] || command -v "$1" >/dev/null; }
 
 if ! { has prometheus && has promtool && has amtool && has victoria-metrics; }; then
@@ -18,23 +33,31 @@ if ! { has prometheus && has promtool && has amtool && has victoria-metrics; }; 
   mkdir -p "$lists/lists/partial" "$lists/cache/archives/partial"
   # Lists of our own: reading the system's may need root, and they may be missing or old.
   apt=(apt-get -qq -o "Dir::State::Lists=$lists/lists" -o "Dir::Cache=$lists/cache"
-    -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
-  "${apt[@]}" update
-  (cd .tools && "${apt[@]}" download prometheus prometheus-alertmanager victoria-metrics)
+    -o Debug::NoLocking=1 -o APT::Sandbox::User=root -o Acquire::Retries=3)
+  fetch() {
+    "${apt[@]}" update &&
+      (cd .tools && "${apt[@]}" download prometheus prometheus-alertmanager victoria-metrics)
+  }
+  again "Fetching" fetch
   for package in .tools/*.deb; do
     dpkg -x "$package" .tools
   done
   rm -rf .tools/*.deb "$lists"
 fi
 
+install() {
+  local apt=(apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" update &&
+    DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null
+}
+
 # need PROGRAM "PACKAGES" "WHAT IT IS FOR"
 need() {
   if command -v "$1" >/dev/null; then return; fi
   if [ "$(id -u)" = 0 ]; then
     echo "Installing $2 for $3."
-    apt-get -qq update
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $2 >/dev/null
+    again "Installing $2" install $2
   else
     echo "$1 is missing, and you are not root to install it for $3."
     echo "To install it: sudo apt-get install $2"

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tailscope.address import free
 from tailscope.app.buckets import Buckets
 from tailscope.app.palette import OTHERS
 from tailscope.app.prometheus import Prometheus
@@ -20,6 +19,7 @@ from tailscope.app.views.outline import tenants
 from tailscope.catalogue.requests import SECONDS_BUCKETS
 from tailscope.triage.scope import Scope
 from tests.openpage import Open, open_page, words
+from tests.process import free
 from tests.prometheus import Prometheus as Server
 from tests.prometheus import backfill, running
 

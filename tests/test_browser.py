@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import urllib3
@@ -25,6 +25,7 @@ from tests import chromium, gpusamples, process, recorded
 from tests.gpusamples import BUSY, Board
 
 PATIENCE = 90_000.0  # milliseconds; the machine may be busy
+SOON = 15_000.0  # milliseconds after which the mouse is used once more
 expect.set_options(timeout=PATIENCE)
 
 
@@ -34,18 +35,12 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def running(
     data: Path, log: Path, *flags: str, port: int | None = None
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run ``tailscope app`` and wait until it answers; yield its address."""
-    port = port or free_port()
+    port = port or process.free().port
     command = [*process.TAILSCOPE, "app", "--data", str(data), "--port", str(port), *flags]
     with log.open("wb") as out:
         app = subprocess.Popen(
@@ -67,11 +62,11 @@ def running(
             return False
 
     try:
-        process.until(answers, "the app answers", seconds=60)
+        process.until(answers, "the app answers", seconds=90)
         yield url, app
     finally:
         app.terminate()
-        app.wait(timeout=20)
+        app.wait(process.PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -109,28 +104,47 @@ def settled(page: Page, drawings: int = 5) -> None:
     expect(page.locator("[data-stale=true]")).to_have_count(0, timeout=PATIENCE)
 
 
-def text(page: Page) -> str:
-    return page.locator("[data-testid=stMain]").inner_text()
+def says(page: Page, *texts: str) -> None:
+    """Wait until the page says all of this."""
+    for text in texts:
+        expect(page.locator("[data-testid=stMain]")).to_contain_text(text, use_inner_text=True)
+
+
+def at(page: Page, *parts: str) -> None:
+    """Wait until the address has all of these parts."""
+    for part in parts:
+        expect(page).to_have_url(re.compile(re.escape(part)))
+
+
+def done(act: Callable[[], None], outcome: Callable[[], None]) -> None:
+    """Use the mouse until it shows; what is drawn on a canvas may not listen yet."""
+
+    def shows() -> bool:
+        act()
+        try:
+            outcome()
+        except AssertionError:
+            return False
+        return True
+
+    process.until(shows, "the mouse has its effect", PATIENCE / 1000)
 
 
 def test_the_page_tells_tenants_stage_and_sentence(browser: Browser, url: str) -> None:
     with opened(browser, url) as page:
         settled(page)
-        said = text(page)
-        assert "This is a recording." in said
-        assert "p50 1.72 s, p99 4.68 s over 278 requests since" in said
-        assert "83 % of the slow seconds are in the queue." in said
-        assert "is owed to tenant initech" in said
+        says(page, "This is a recording.", "p50 1.72 s, p99 4.68 s over 278 requests since")
+        says(page, "83 % of the slow seconds are in the queue.", "is owed to tenant initech")
         for tenant in ("acme", "globex", "initech", "umbrella"):
-            assert page.get_by_text(tenant, exact=True).count() > 0, tenant
+            expect(page.get_by_text(tenant, exact=True)).not_to_have_count(0)
+        charts = page.locator("[data-testid=stVegaLiteChart]")
         for stage in ("frontend", "queue", "prefill", "decode"):
-            assert page.locator("[data-testid=stVegaLiteChart]").get_by_text(stage).count() > 0
-        for value in ("1.72 s", "4.38 s", "4.68 s", "0.822 s", "3.47 s", "3.74 s"):
-            assert value in said
+            expect(charts.get_by_text(stage)).not_to_have_count(0)
+        says(page, "1.72 s", "4.38 s", "4.68 s", "0.822 s", "3.47 s", "3.74 s")
 
 
 def test_a_click_on_a_slow_request_shows_its_timeline(browser: Browser, url: str) -> None:
-    with opened(browser, f"{url}/?live=false") as page:
+    with opened(browser, f"{url}/?window=all&live=false") as page:
         settled(page)
         first = page.get_by_role("heading", name=re.compile("^Request tail-"))
         worst = Diagnosis(recorded.frame()).finding.slow.slowest
@@ -138,11 +152,13 @@ def test_a_click_on_a_slow_request_shows_its_timeline(browser: Browser, url: str
         table = page.locator("[data-testid=stDataFrame]").nth(3)
         table.scroll_into_view_if_needed()
         # The table is drawn on a canvas: the head is one row high, the third row is wanted.
-        table.click(position={"x": 20, "y": 35 * 3 + 17})
-        expect(first).to_have_text(f"Request {worst[2].name}")
-        assert "request=" in page.url
+        done(
+            lambda: table.click(position={"x": 20, "y": 35 * 3 + 17}),
+            lambda: expect(first).to_have_text(f"Request {worst[2].name}", timeout=SOON),
+        )
+        at(page, "request=")
         settled(page)
-        assert f"It took {seconds(worst[2].total_seconds or 0)}: " in text(page)
+        says(page, f"It took {seconds(worst[2].total_seconds or 0)}: ")
 
         again = page.url
         page.goto("about:blank")
@@ -160,12 +176,10 @@ def test_a_click_on_a_slow_request_shows_its_timeline(browser: Browser, url: str
 def test_a_link_leads_to_the_request_and_its_neighbours(browser: Browser, url: str) -> None:
     with opened(browser, f"{url}/?window=all&request=tail-0216-umbrella") as page:
         settled(page)
-        said = text(page)
-        assert "Request tail-0216-umbrella" in said
-        assert "tenant initech held 6.5 places on average" in said
-        assert "24 requests of the 24 that overlapped it" in said
+        says(page, "Request tail-0216-umbrella", "tenant initech held 6.5 places on average")
+        says(page, "24 requests of the 24 that overlapped it")
         gantt = page.locator("[data-testid=stVegaLiteChart]").nth(3)
-        assert gantt.get_by_text("this request").count() == 1
+        expect(gantt.get_by_text("this request")).to_have_count(1)
         # 24 neighbours and itself, each with several stages.
         assert gantt.locator(".mark-rect path").count() > 60
 
@@ -181,47 +195,54 @@ def test_activity_lies_under_the_request_on_the_same_axis(browser: Browser, tmp_
         settled(page, drawings=6)
         charts = page.locator("[data-testid=stVegaLiteChart]")
         strip = charts.nth(4)
-        assert strip.get_by_text("GPU activity (% of cycles)").count() == 1
-        assert strip.get_by_text("DRAM", exact=True).count() == 1
+        expect(strip.get_by_text("GPU activity (% of cycles)")).to_have_count(1)
+        expect(strip.get_by_text("DRAM", exact=True)).to_have_count(1)
         # SM and DRAM of two GPUs.
-        assert strip.locator(".mark-line path").count() == 4
+        expect(strip.locator(".mark-line path")).to_have_count(4)
+
         # Arrival and end of the request are dashes, in both charts in the same places.
-        places = [
-            [
-                box["x"]
-                for rule in charts.nth(number).locator(".mark-rule line").all()[-2:]
-                if (box := rule.bounding_box())
-            ]
-            for number in (3, 4)
-        ]
-        assert len(places[0]) == 2
-        assert places[1] == pytest.approx(places[0], abs=1.5)
-        assert "GPU 0, GPU 1: share of cycles" in text(page)
+        def places(number: int) -> list[float]:
+            rules = charts.nth(number).locator(".mark-rule line").all()[-2:]
+            return [box["x"] for rule in rules if (box := rule.bounding_box())]
+
+        def agree() -> bool:
+            upper, lower = places(3), places(4)
+            return len(upper) == 2 and lower == pytest.approx(upper, abs=1.5)
+
+        process.until(agree, "the dashes are in the same places")
+        says(page, "GPU 0, GPU 1: share of cycles")
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_picture_is_not_blank(browser: Browser, url: str, tmp_path: Path, dark: bool) -> None:
-    with opened(browser, f"{url}/?live=false", dark=dark) as page:
-        settled(page)
-        height = page.locator("[data-testid=stMainBlockContainer]").bounding_box()
-        assert height is not None
-        page.set_viewport_size({"width": 1280, "height": int(height["height"]) + 100})
+    with opened(browser, f"{url}/?window=all&live=false", dark=dark) as page:
         settled(page)
         picture = tmp_path / f"{'dark' if dark else 'light'}.png"
-        page.screenshot(path=picture)
+
+        def colours() -> list[tuple[int, Any]]:
+            with Image.open(picture) as image:
+                return image.convert("RGB").getcolors(1 << 24) or []
+
+        def drawn() -> bool:
+            """Whether the whole page is in the picture, with the colours of the charts."""
+            box = page.locator("[data-testid=stMainBlockContainer]").bounding_box()
+            assert box is not None
+            page.set_viewport_size({"width": 1280, "height": int(box["height"]) + 100})
+            settled(page)
+            page.screenshot(path=picture)
+            there = {colour for _, colour in colours()}
+            # As many tenants as the recording has.
+            wanted = {tuple(bytes.fromhex(tenant[1:])) for tenant in COLOURS[:4]}
+            return box["height"] > 2000 and wanted <= there
+
+        process.until(drawn, "the page is drawn")
         # Nothing sticks out to the right.
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    count, ground = max(colours())
     with Image.open(picture) as image:
         assert image.size[0] == 1280
-        assert image.size[1] > 2000
-        colours = image.convert("RGB").getcolors(1 << 24)
-    assert colours is not None
-    count, ground = max((count, colour) for count, colour in colours if isinstance(colour, tuple))
-    assert count > 0.4 * image.size[0] * image.size[1]
+        assert count > 0.4 * image.size[0] * image.size[1]
     assert (sum(ground) < 200) is dark
-    there = {colour for _, colour in colours}
-    for tenant in COLOURS[:4]:  # as many tenants as the recording has
-        assert tuple(bytes.fromhex(tenant[1:])) in there
 
 
 def test_a_box_in_the_heatmap_becomes_the_cohort(browser: Browser, url: str) -> None:
@@ -232,20 +253,23 @@ def test_a_box_in_the_heatmap_becomes_the_cohort(browser: Browser, url: str) -> 
         plot = heat.locator("svg.marks").bounding_box()
         assert plot is not None
         left, top = plot["x"] + 0.2 * plot["width"], plot["y"] + 0.35 * plot["height"]
-        page.mouse.move(left, top)
-        page.mouse.down()
-        page.mouse.move(left + 250, top + 80, steps=5)
-        page.mouse.up()
+
+        def draw() -> None:
+            page.mouse.move(left, top)
+            page.mouse.down()
+            page.mouse.move(left + 250, top + 80, steps=5)
+            page.mouse.up()
+
         link = page.get_by_role("link", name="Compare the boxed requests with the rest")
-        expect(link).to_be_visible(timeout=PATIENCE)
-        assert "box=" in page.url
+        done(draw, lambda: expect(link).to_be_visible(timeout=SOON))
+        at(page, "box=")
         link.click()
         expect(page.get_by_text("are boxed: arrived")).to_be_visible(timeout=PATIENCE)
-        assert "/slow?" in page.url and "box=" in page.url
+        at(page, "/slow?", "box=")
         # The window and the selection stay in the address from page to page.
         page.get_by_role("link", name="Tenants").first.click()
         expect(page.get_by_text("Load over time")).to_be_visible(timeout=PATIENCE)
-        assert "/tenants?" in page.url and "box=" in page.url and "window=all" in page.url
+        at(page, "/tenants?", "box=", "window=all")
         window = page.get_by_role("combobox", name="Time window")
         expect(window).to_have_value("all that is stored", timeout=PATIENCE)
 
@@ -260,7 +284,7 @@ def test_every_page_opens_by_its_address_in_chinese(
         expect(page.locator("[data-stale=true]")).to_have_count(0, timeout=PATIENCE)
         assert page.locator("[data-testid=stException]").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
-        assert "lang=zh-CN" in page.url
+        at(page, "lang=zh-CN")
 
 
 def test_a_cell_of_the_matrix_leads_to_its_requests(browser: Browser, url: str) -> None:
@@ -269,14 +293,15 @@ def test_a_cell_of_the_matrix_leads_to_its_requests(browser: Browser, url: str) 
         cell = matrix.last.locator("svg .mark-rect path").nth(1)
         expect(cell).to_be_visible(timeout=PATIENCE)
         settled(page, drawings=3)
-        cell.click(force=True)
         # Others are offered until a cell is chosen.
         links = page.get_by_role("link", name=re.compile("^Slow requests of"))
-        expect(links).to_have_count(1, timeout=PATIENCE)
+        done(
+            lambda: cell.click(force=True),
+            lambda: expect(links).to_have_count(1, timeout=SOON),
+        )
         links.click()
         expect(page.get_by_text("of their excess to the work of")).to_be_visible(timeout=PATIENCE)
-        assert "/slow?" in page.url and "victim=" in page.url and "worker=" in page.url
-        assert "window=all" in page.url and "live=false" in page.url
+        at(page, "/slow?", "victim=", "worker=", "window=all", "live=false")
 
 
 def test_a_chart_is_saved_as_png_by_the_keyboard(browser: Browser, url: str) -> None:
@@ -303,8 +328,7 @@ def test_the_language_is_chosen_in_the_page(browser: Browser, url: str) -> None:
         page.get_by_role("combobox", name="Language").click()
         page.get_by_role("option", name="简体中文").click()
         expect(page.get_by_text("278 个请求")).to_be_visible(timeout=PATIENCE)
-        assert "lang=zh-CN" in page.url
-        assert "window=all" in page.url
+        at(page, "lang=zh-CN", "window=all")
 
 
 def test_the_empty_page_fills_when_an_exporter_writes(browser: Browser, tmp_path: Path) -> None:
@@ -316,14 +340,14 @@ def test_the_empty_page_fills_when_an_exporter_writes(browser: Browser, tmp_path
         rows = recorded.shifted(recorded.records(), ago=5)
         writer = Store(data)
         try:
-            writer.submit(rows).result(timeout=30)
+            writer.submit(rows).result(process.PATIENCE)
             expect(page.get_by_text("over 278 requests")).to_be_visible(timeout=PATIENCE)
             # More come in, of a new tenant, while the page is open.
             late = max(row.arrived_ns for row in rows) + 10**9
             new = RequestRecord(
                 "test", "gateway", late, tenant="newcomer", total_seconds=0.5, outcome="ok"
             )
-            writer.submit([new]).result(timeout=30)
+            writer.submit([new]).result(process.PATIENCE)
             expect(page.get_by_text("over 279 requests")).to_be_visible(timeout=PATIENCE)
         finally:
             writer.close()
@@ -334,7 +358,7 @@ def test_the_empty_page_fills_when_an_exporter_writes(browser: Browser, tmp_path
 def test_the_app_ends_when_told_and_serves_no_other_name(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(tmp_path / "none", log) as (url, app):
-        pool = urllib3.PoolManager(retries=False, timeout=5.0)
+        pool = urllib3.PoolManager(retries=False, timeout=process.PATIENCE)
         upgrade = {
             "Connection": "Upgrade",
             "Upgrade": "websocket",
@@ -347,5 +371,5 @@ def test_the_app_ends_when_told_and_serves_no_other_name(tmp_path: Path) -> None
         own = {**upgrade, "Origin": url}
         assert pool.request("GET", stream, headers=own, preload_content=False).status == 101
         app.send_signal(signal.SIGTERM)
-        assert app.wait(timeout=10) in (0, -signal.SIGTERM, 143)
+        assert app.wait(process.PATIENCE) in (0, -signal.SIGTERM, 143)
     assert "Traceback" not in log.read_text()

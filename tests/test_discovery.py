@@ -20,7 +20,7 @@ from tailscope.exporter.sidecar import Sidecar
 from tailscope.exporter.sources.engine import EngineSource
 from tests.captures import FOLDER, Capture, captures, served
 from tests.fake_engine import Exchange, FakeEngine, answers, capture, fake_engine
-from tests.process import until
+from tests.process import PATIENCE, until
 
 OTHER = "# TYPE node_load1 gauge\nnode_load1 1\n# TYPE go_info gauge\ngo_info 1\n"
 
@@ -31,7 +31,7 @@ def at(*ports: int) -> dict[str, Engine]:
 
 
 def source_of(url: str, known: Mapping[str, Engine] | None = None) -> EngineSource:
-    return EngineSource(url, known or engines(), deadline=5, longest=1)
+    return EngineSource(url, known or engines(), deadline=PATIENCE, longest=1)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_every_capture_at_its_port_is_told_by_its_pages_alone() -> None:
 def test_a_named_engine_is_read_where_that_engine_has_its_metrics() -> None:
     with served(Capture(engines()["trtllm"], FOLDER / "trtllm" / "1.3.prom")) as server:
         source = EngineSource(
-            server.url, engines(), engine=engines()["trtllm"], deadline=5, longest=1
+            server.url, engines(), engine=engines()["trtllm"], deadline=PATIENCE, longest=1
         )
         assert source.read() == f"TensorRT-LLM answers at {server.url}/prometheus/metrics"
         assert "/prometheus/metrics" in server.requests
@@ -149,7 +149,7 @@ def test_an_unknown_engine_is_told_by_its_first_families() -> None:
 def test_an_engine_whose_metrics_are_off_is_told_how_to_switch_them_on() -> None:
     with fake_engine(answers(OTHER)) as server:
         source = EngineSource(
-            server.url, engines(), engine=engines()["sglang"], deadline=5, longest=1
+            server.url, engines(), engine=engines()["sglang"], deadline=PATIENCE, longest=1
         )
         with pytest.raises(SourceError, match="--enable-metrics") as caught:
             source.read()
@@ -228,7 +228,7 @@ def test_the_model_is_looked_up_where_no_label_names_it(models: bytes, name: str
 
 def test_the_users_name_for_the_model_needs_no_look_up() -> None:
     server = model_server(NAMELESS, b'{"data": [{"id": "llama"}]}')
-    source = EngineSource(server.url, engines(), deadline=5, longest=1, model="mine")
+    source = EngineSource(server.url, engines(), deadline=PATIENCE, longest=1, model="mine")
     source.read()
     assert source.model == "mine"
     assert "/v1/models" not in server.requests

@@ -17,7 +17,7 @@ from tests.test_kill import Ledger, Nursery, check, sending
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
     try:
-        with small_disk(tmp_path / "disk", 16) as disk:
+        with small_disk(tmp_path / "disk", 64) as disk:
             yield disk
     except NoDisk as error:
         pytest.skip(str(error))

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tailscope.address import free
 from tailscope.catalogue.engines import engines
 from tailscope.cli import COMMANDS, parser_for
 from tailscope.document import pages
 from tailscope.exporter.config import parse
 from tailscope.records.jsonl import parse_line
 from tailscope.records.translation import Translator
-from tests.process import until
+from tests.process import free, until
 from tests.tools import ROOT
 
 _PATIENCE = 120.0
@@ -79,7 +78,7 @@ def _running(command: str, folder: Path, env: dict[str, str], until: str) -> Ite
         yield said
     finally:
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=_PATIENCE)
 
 
 def _get(url: str) -> str:
@@ -117,7 +116,9 @@ def _make_run_engine(folder: Path) -> None:
 
 def _pip_install(folder: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*pip, "--target", str(folder), str(ROOT)], check=True)
+    # It fetches the build system, over a network that may be slow.
+    env = {**os.environ, "PIP_RETRIES": "10", "PIP_DEFAULT_TIMEOUT": "60"}
+    subprocess.run([*pip, "--target", str(folder), str(ROOT)], env=env, check=True)
     names = {path.name for path in (folder / "tailscope").iterdir()}
     assert {"alerts", "app", "catalogue", "dashboards", "exporter", "records", "triage"} <= names
     assert (folder / "tailscope" / "demo" / "recording" / "otlp.jsonl.gz").is_file()

@@ -33,7 +33,7 @@ from tests.enginesources import (
     value,
 )
 from tests.fake_engine import Behaviour, FakeEngine, answers, capture, fake_engine
-from tests.process import until
+from tests.process import PATIENCE, until
 
 __all__ = ["engine"]
 
@@ -72,7 +72,7 @@ BAD: dict[str, tuple[Behaviour, str, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_answer_has_a_reason_and_harms_nothing(engine: FakeEngine, name: str) -> None:
     behaviour, reason, words = BAD[name]
-    error = failure(engine, behaviour, SHORT if reason == "timeout" else 10)
+    error = failure(engine, behaviour, SHORT if reason == "timeout" else PATIENCE)
     assert (error.reason, str(error)) == (reason, str(error))
     assert words in str(error)
     assert f"{engine.url}/metrics" in str(error)
@@ -121,10 +121,10 @@ def test_a_kept_connection_that_closes_at_the_moment_of_its_use_is_no_failure() 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         fetcher = Fetcher(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
-        assert fetcher.get(5).content == b"a 1\n"
-        assert fetcher.get(5).content == b"a 1\n"
+        assert fetcher.get(PATIENCE).content == b"a 1\n"
+        assert fetcher.get(PATIENCE).content == b"a 1\n"
         fetcher.close()
-        thread.join(30)
+        thread.join(PATIENCE)
 
 
 def test_nobody_listens() -> None:
@@ -202,7 +202,7 @@ def test_an_engine_on_ipv6() -> None:
         with source_of(f"http://[::1]:{port}") as source:
             source.read()
             assert source.server == f"[::1]:{port}"
-        thread.join(30)
+        thread.join(PATIENCE)
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
@@ -242,7 +242,7 @@ def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def either(url: str, engine: Engine | None = None) -> EngineSource:
     known = {"vllm": VLLM, "other": OTHER}
-    return EngineSource(url, known, engine=engine, deadline=5, longest=1)
+    return EngineSource(url, known, engine=engine, deadline=PATIENCE, longest=1)
 
 
 def test_an_engine_is_recognised_and_one_that_takes_its_place_too(engine: FakeEngine) -> None:

@@ -16,6 +16,7 @@ from tailscope.exporter.sources.engine import EngineSource
 from tests.captures import FOLDER, lines, page_of
 from tests.enginereads import SERVER, changed, key, names, read, text_of
 from tests.fake_engine import Exchange, FakeEngine
+from tests.process import PATIENCE
 
 # llama.cpp
 
@@ -294,7 +295,7 @@ def test_a_page_that_was_taken_for_another_engines_is_looked_at_again() -> None:
         exchange.reply(next(pages).encode(), "text/plain; version=0.0.4", 200)
 
     engine = FakeEngine(behaviour)
-    source = EngineSource(engine.url, engines(), deadline=10, longest=1)
+    source = EngineSource(engine.url, engines(), deadline=PATIENCE, longest=1)
     try:
         assert source.read().startswith("NVIDIA Dynamo worker answers")
         assert source.read().startswith("NVIDIA Dynamo frontend answers")

@@ -20,7 +20,7 @@ from tailscope.exporter.sources.engine import EngineSource
 from tailscope.exporter.targets import parse_target
 from tests.captures import page_of
 from tests.fake_engine import Exchange, FakeEngine, answers, fake_engine
-from tests.process import until
+from tests.process import PATIENCE, until
 
 JSON = "application/json"
 LATE = 0.4
@@ -57,7 +57,7 @@ def read_from(
 
     server = FakeEngine(behaviour)
     engine = engines()[told] if told else None
-    source = EngineSource(server.url, engines(), engine=engine, deadline=10, longest=10)
+    source = EngineSource(server.url, engines(), engine=engine, deadline=PATIENCE, longest=10)
     try:
         yield source
     finally:
@@ -245,7 +245,9 @@ def test_dynamo_under_a_prefix_of_its_users_own() -> None:
     )
     with fake_engine(answers(page)) as server:
         target = parse_target(f"{{url: {server.url}, engine: dynamo, prefix: acme_}}")
-        source = EngineSource(server.url, engines(), engine=target.engine, deadline=10, longest=1)
+        source = EngineSource(
+            server.url, engines(), engine=target.engine, deadline=PATIENCE, longest=1
+        )
         source.read()
         found = page_of(source)
         source.close()
@@ -258,37 +260,48 @@ def test_dynamo_under_a_prefix_of_its_users_own() -> None:
 # Slow servers
 
 
-def test_a_server_that_answers_late_is_given_more_time_and_its_values_hold() -> None:
-    gate = threading.Event()
+def late(gate: threading.Event) -> FakeEngine:
+    """A server that answers when a gate is open."""
 
     def behaviour(exchange: Exchange) -> None:
-        gate.wait(20)
+        gate.wait(PATIENCE)
         exchange.reply(b"vllm:num_requests_running 3\n", "text/plain", 200)
 
-    server = FakeEngine(behaviour)
+    return FakeEngine(behaviour)
+
+
+def test_a_server_that_does_not_answer_is_given_more_time() -> None:
+    gate = threading.Event()
+    server = late(gate)
     source = EngineSource(server.url, engines(), deadline=0.2, longest=0.1)
-    try:
-        for deadline in (0.4, 0.8):
-            with pytest.raises(SourceError) as caught:
-                source.read()
-            assert (caught.value.reason, source.deadline) == ("timeout", deadline)
-        source.deadline = 20.0
-        late = threading.Thread(target=_open_late, args=(gate, server, len(server.requests)))
-        late.start()
-        began = time.monotonic()
-        source.read()
-        took = time.monotonic() - began
-        # Three times what it took.
-        assert 3 * LATE <= source.deadline <= max(0.2, min(3 * took, 30))
-        late.join()
-    finally:
-        gate.set()
-        source.close()
-        server.stop()
+    for deadline in (0.4, 0.8):
+        with pytest.raises(SourceError) as caught:
+            source.read()
+        assert (caught.value.reason, source.deadline) == ("timeout", deadline)
+    gate.set()
+    source.close()
+    server.stop()
 
 
-def _open_late(gate: threading.Event, server: FakeEngine, before: int) -> None:
-    until(lambda: len(server.requests) > before)
+def test_a_server_that_answers_late_is_given_the_time_that_it_took() -> None:
+    gate = threading.Event()
+    server = late(gate)
+    source = EngineSource(server.url, engines(), deadline=0.2, longest=0.1)
+    source.deadline = PATIENCE
+    opener = threading.Thread(target=_open_late, args=(gate, server))
+    opener.start()
+    began = time.monotonic()
+    source.read()
+    took = time.monotonic() - began
+    # Three times what it took.
+    assert 3 * LATE <= source.deadline <= max(0.2, min(3 * took, 30))
+    opener.join()
+    source.close()
+    server.stop()
+
+
+def _open_late(gate: threading.Event, server: FakeEngine) -> None:
+    until(lambda: server.requests)
     time.sleep(LATE)  # no wait for something: it is what the server takes at least
     gate.set()
 

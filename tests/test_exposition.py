@@ -31,6 +31,7 @@ from tailscope.exporter.sources.engine import EngineSource
 from tailscope.records.record import RequestRecord
 from tests.agreement import check_lint, check_page
 from tests.fake_engine import fake_engine
+from tests.process import PATIENCE
 
 NASTY = 'say "hi" \\ {x="1"} # é\n\r\t,=} 9'
 
@@ -68,7 +69,7 @@ def groups() -> Iterator[list[Lines]]:
     down = Health("engine:b:1")
     down.failure(SourceError("http_503", "it answers 503"), 0.5)
     with fake_engine() as engine:
-        source = EngineSource(engine.url, engines(), deadline=5, longest=3)
+        source = EngineSource(engine.url, engines(), deadline=PATIENCE, longest=3)
         source.read()
         source.read()
         yield [requests.lines(), source.lines(fresh=True), down.lines()]

@@ -100,7 +100,8 @@ class Http:
         except urllib3.exceptions.HTTPError:
             return False
         told = (answer.status, answer.data)
-        assert told in ((200, b""), (200, b"{}")) or answer.status == 503, told
+        # 408 and 503 ask for another try, as a machine that is too busy does.
+        assert told in ((200, b""), (200, b"{}")) or answer.status in (408, 503), told
         return answer.status == 200
 
     def close(self) -> None:

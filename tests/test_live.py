@@ -13,7 +13,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tailscope.address import free
 from tailscope.catalogue import METRICS, Metric
 from tailscope.catalogue.coverage import How, coverage
 from tailscope.catalogue.engines import engines
@@ -21,7 +20,7 @@ from tailscope.records.reader import Reader
 from tests.agreement import check_page
 from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
 from tests.expression import metrics_of
-from tests.process import until
+from tests.process import free, until
 from tests.prometheus import Prometheus, running
 
 _PATIENCE = 90.0
@@ -34,6 +33,14 @@ MAY_BE_EMPTY = {
     "Hit ratio of the cache outside the engine": "there is no such cache",
 }
 """Panels without data in a healthy recording, and why."""
+
+ABSENT = {
+    "tailscope_engine_speculative_draft_tokens_total",
+    "tailscope_engine_speculative_accepted_tokens_total",
+    "tailscope_request_retries_total",
+    "tailscope_records_rejected_total",
+}
+"""Metrics of the catalogue that the recording has nothing for."""
 
 
 class Demo(NamedTuple):
@@ -65,7 +72,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     assert f"http://{listen}/metrics" in said
     yield Demo(listen, data)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=_PATIENCE)
     assert process.returncode == 0
 
 
@@ -88,20 +95,14 @@ def _empty(prometheus: Prometheus, asked: list[Asked]) -> list[str]:
 
 def _published(demo: Demo) -> set[str]:
     """Names of the metrics that the exporter has."""
-    with urlopen(f"http://{demo.listen}/metrics", timeout=5) as answer:
+    with urlopen(f"http://{demo.listen}/metrics", timeout=_PATIENCE) as answer:
         page = answer.read().decode()
     return {name for name in re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE)}
 
 
 def test_the_demo_publishes_all_but_what_its_recording_has_not(demo: Demo) -> None:
     """So that the rule for empty panels excuses no panel that matters."""
-    absent = {
-        "tailscope_engine_speculative_draft_tokens_total",
-        "tailscope_engine_speculative_accepted_tokens_total",
-        "tailscope_request_retries_total",
-        "tailscope_records_rejected_total",
-    }
-    wanted = _wanted() - absent
+    wanted = _wanted() - ABSENT
     until(lambda: _published(demo) >= wanted, f"all of {sorted(wanted)} are published", _PATIENCE)
 
 
@@ -129,6 +130,7 @@ def _own(name: str) -> bool:
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
 def test_every_panel_shows_the_live_demo(demo: Demo, prometheus: Prometheus, path: Path) -> None:
     """Every panel whose metrics the demo publishes: it has no GPU, and not every option is on."""
+    until(lambda: _published(demo) >= _wanted() - ABSENT, "all is published", _PATIENCE)
     published = _published(demo)
     asked = [
         one
@@ -148,33 +150,39 @@ def test_tenants_and_the_slow_stage_are_in_the_metrics(demo: Demo, prometheus: P
 
     until(lambda: tenants() >= {"acme", "globex", "initech", "umbrella"}, expr, _PATIENCE)
     assert len(tenants()) == 4
-    stages = {
-        one["metric"]["stage"]: float(one["value"][1])
-        for one in prometheus.at(
-            "sum by (stage) (tailscope_request_stage_seconds_sum)", time.time()
-        )
-    }
-    assert max(stages, key=lambda stage: stages[stage]) == "queue"
+
+    slowest = "topk(1, sum by (stage) (tailscope_request_stage_seconds_sum))"
+
+    def stages() -> list[str]:
+        return [one["metric"]["stage"] for one in prometheus.at(slowest, time.time())]
+
+    until(lambda: stages() == ["queue"], "as in the whole recording", _PATIENCE)
 
 
 def test_exemplars_lead_to_requests_of_the_store(demo: Demo) -> None:
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    with urlopen(Request(f"http://{demo.listen}/metrics", headers=accept), timeout=5) as answer:
-        assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
-        text = answer.read().decode()
-    traces = {
-        sample.exemplar.labels["trace_id"]
-        for family in check_page(text, openmetrics=True)
-        if family.name == "tailscope_request_seconds"
-        for sample in family.samples
-        if sample.exemplar
-    }
-    assert traces
-    assert traces <= set(Reader(demo.data).requests().trace_id)
+    request = Request(f"http://{demo.listen}/metrics", headers=accept)
+
+    def traces() -> set[str]:
+        with urlopen(request, timeout=_PATIENCE) as answer:
+            assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+            text = answer.read().decode()
+        return {
+            sample.exemplar.labels["trace_id"]
+            for family in check_page(text, openmetrics=True)
+            if family.name == "tailscope_request_seconds"
+            for sample in family.samples
+            if sample.exemplar
+        }
+
+    found = until(traces, "the first requests are counted", _PATIENCE)
+    assert found <= set(Reader(demo.data).requests().trace_id)
 
 
 def test_the_page_names_what_it_is(demo: Demo) -> None:
-    with urlopen(f"http://{demo.listen}/", timeout=5) as answer:
-        page = answer.read().decode()
-    assert re.search(r"<td>engine:127\.0\.0\.1:\d+</td><td>ok</td>", page)
-    assert "otlp:grpc" in page
+    def page() -> str:
+        with urlopen(f"http://{demo.listen}/", timeout=_PATIENCE) as answer:
+            return str(answer.read().decode())
+
+    until(lambda: re.search(r"<td>engine:127\.0\.0\.1:\d+</td><td>ok</td>", page()))
+    assert "otlp:grpc" in page()

@@ -14,7 +14,7 @@ import urllib3
 from playwright.sync_api import Page, expect
 
 from tests import chromium, process, recorded
-from tests.test_browser import PATIENCE, free_port, running
+from tests.test_browser import PATIENCE, running
 
 DOC = Path(__file__).parents[1] / "docs" / "app.md"
 
@@ -27,7 +27,7 @@ USERS = (
 @contextmanager
 def provider(log: Path) -> Iterator[str]:
     """Run an OpenID Connect provider that knows these users; yield its address."""
-    port = free_port()
+    port = process.free().port
     users = [flag for user in USERS for flag in ("--user-claims", json.dumps(user))]
     command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(port), *users]
     with log.open("wb") as out:
@@ -52,7 +52,7 @@ def provider(log: Path) -> Iterator[str]:
         yield url
     finally:
         running_.terminate()
-        running_.wait(timeout=20)
+        running_.wait(process.PATIENCE)
 
 
 def documented(name: str) -> str:
@@ -68,7 +68,7 @@ def app(folder: Path) -> Iterator[str]:
     rows = [row for row in recorded.records() if (row.request_id or "") < "tail-0050"]
     store = recorded.store(folder / "store", recorded.shifted(rows, ago=60))
     with provider(folder / "provider") as there:
-        port = free_port()
+        port = process.free().port
         here = f"http://127.0.0.1:{port}"
         secrets = documented("secrets.toml").replace("https://triage.example.com", here)
         secrets = secrets.replace("https://login.example.com", there)
@@ -121,5 +121,5 @@ def test_a_login_shows_what_its_role_may_see(tmp_path: Path) -> None:
         # Who loses the role loses the page, too, though it stays open.
         (tmp_path / "roles.toml").write_text('operators = ["ann@example.com"]\n')
         expect(page.get_by_text("names no role")).to_be_visible()
-        assert "acme" not in body.inner_text()
+        expect(body).not_to_contain_text("acme")
     assert "Traceback" not in (tmp_path / "log").read_text()

@@ -23,7 +23,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tailscope.address import free
 from tailscope.catalogue.engines import engines
 from tailscope.exporter.otlp import read_protobuf
 from tailscope.exporter.spans import SpanReader
@@ -33,7 +32,7 @@ from tailscope.middleware.observation import Context, Observation, continue_trac
 from tailscope.middleware.settings import Settings, read
 from tailscope.records.reader import Reader, join_records
 from tailscope.records.record import RequestRecord
-from tests.process import ROOT, Exporter, exporter, until
+from tests.process import PATIENCE, ROOT, Exporter, exporter, free, until
 
 NOW_NS = 1_796_000_000_000_000_000
 PATH = "/v1/chat/completions"
@@ -119,13 +118,13 @@ class Server:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(20)
+        self.thread.join(PATIENCE)
         self._socket.close()
         self.sender.close()
 
     def call(self, way: str, pieces: int | None = None, **headers: str) -> tuple[int, bytes]:
         """Ask; with ``pieces``, leave after so many bytes of the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             named = {name.replace("_", "-"): text for name, text in headers.items()}
             connection.request("POST", PATH, json.dumps({"way": way, "prompt": SECRET}), named)
@@ -178,7 +177,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
                     way, pieces, X_Request_Id=way, X_Tenant_Id="acme", Authorization="sk-canary"
                 )
                 assert got == status
-            assert server.engine.aborted.wait(20), "the application hears that the client left"
+            heard = server.engine.aborted.wait(PATIENCE)
+            assert heard, "the application hears that the client left"
             server.call(
                 "stream",
                 traceparent=f"00-{TRACE}-{CALLER}-00",
@@ -279,7 +279,7 @@ def test_an_exporter_that_comes_later_gets_what_waited(tmp_path: Path) -> None:
 
 def kill(running: Exporter) -> None:
     running.process.kill()
-    running.process.wait(20)
+    running.process.wait(PATIENCE)
 
 
 def test_what_does_not_fit_is_dropped_counted_and_told(

@@ -116,6 +116,8 @@ def test_calls_per_gpu_and_read(start: Start, gpus: int) -> None:
     rig = start(count=gpus)
     for _ in range(2):
         rig.tick()
+    for gpu in range(gpus):  # once, at the start
+        rig.wait(f"nvmlDeviceRegisterEvents {gpu}")
     most: Counter[str] = Counter()
     for _ in range(25):  # seldom ones among them
         rig.clear()

@@ -229,8 +229,7 @@ def test_no_permission(start: Start) -> None:
 
 
 def _hang(rig: Rig, gpu: int) -> None:
-    rig.tick(**{f"gpu{gpu}__nvmlDeviceGetPowerUsage__hang": 1})
-    rig.wait(f"nvmlDeviceGetPowerUsage {gpu}")
+    rig.hang(f"nvmlDeviceGetPowerUsage {gpu}", **{f"gpu{gpu}__nvmlDeviceGetPowerUsage__hang": 1})
 
 
 def _both_back(rig: Rig) -> None:
@@ -238,7 +237,7 @@ def _both_back(rig: Rig) -> None:
 
 
 def test_a_call_that_hangs_takes_only_its_own_gpu(start: Start) -> None:
-    rig = start(count=2, patience=0.2)
+    rig = start(count=2)
     rig.read()
     rig.tick()
     _hang(rig, 1)
@@ -252,13 +251,13 @@ def test_a_call_that_hangs_takes_only_its_own_gpu(start: Start) -> None:
     assert page.get(SM, gpu="0") == 0.8825
     assert "cannot be read: hanging" in rig.log
     # It comes back when the call does.
-    rig.change(gpu1__nvmlDeviceGetPowerUsage__hang=None)
+    rig.let_go(gpu1__nvmlDeviceGetPowerUsage__hang=None)
     rig.wait("nvmlGpmSampleGet 1")
     _both_back(rig)
 
 
 def test_stale_values_are_dropped_between_reads_too(start: Start) -> None:
-    rig = start(patience=0.1)
+    rig = start()
     rig.read()
     rig.turn(3.0)
     assert rig.ups() == {"0": 1}
@@ -268,32 +267,32 @@ def test_stale_values_are_dropped_between_reads_too(start: Start) -> None:
 
 
 def test_every_call_hangs(start: Start) -> None:
-    rig = start(count=2, patience=0.1)
+    rig = start(count=2)
     rig.read()
-    rig.tick(nvmlDeviceGetUtilizationRates__hang=1)
+    rig.hang("nvmlDeviceGetUtilizationRates", nvmlDeviceGetUtilizationRates__hang=1)
     for _ in range(4):
         answer = rig.tick()
     assert answer["reason"] == "hanging"
     assert rig.ups() == {"0": 0, "1": 0}
-    rig.change(nvmlDeviceGetUtilizationRates__hang=None)
+    rig.let_go(nvmlDeviceGetUtilizationRates__hang=None)
     _both_back(rig)
 
 
 def test_nvml_is_not_closed_under_a_call(start: Start) -> None:
     """That would be the end of the process (nvitop issue 222); the fixture looks for it."""
-    rig = start(count=2, patience=0.2)
+    rig = start(count=2)
     rig.read()
     _hang(rig, 1)
     answer = rig.tick(epoch=1)
     assert answer["reason"] == "stuck"
     assert rig.counts()["nvmlShutdown"] == 0
-    rig.change(gpu1__nvmlDeviceGetPowerUsage__hang=None)
+    rig.let_go(gpu1__nvmlDeviceGetPowerUsage__hang=None)
     _both_back(rig)
     assert rig.counts()["nvmlShutdown"] == 1
 
 
 def test_what_is_not_new_is_not_stored_again(start: Start) -> None:
-    rig = start(count=2, patience=0.2)
+    rig = start(count=2)
     rig.read()
     _hang(rig, 1)
     rig.do("samples")
@@ -310,7 +309,7 @@ def test_what_is_not_new_is_not_stored_again(start: Start) -> None:
 
 
 def test_closing_while_a_call_hangs(start: Start) -> None:
-    rig = start(patience=0.1)
+    rig = start()
     rig.read()
     _hang(rig, 0)
     assert rig.end() == []

@@ -29,6 +29,7 @@ from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.hardware import Trouble
 from tests import recorded
 from tests.openpage import Open, diagnosed, open_page, sent, table, words
+from tests.process import until
 from tests.shop import diagnosis, shop
 
 __all__ = ["diagnosis", "open_page", "shop"]
@@ -249,14 +250,15 @@ def test_a_slow_or_strange_prometheus_is_not_waited_for() -> None:
     end = threading.Event()
 
     def late() -> tuple[int, bytes]:
-        end.wait(10)
+        end.wait(60)
         return 200, b"{}"
 
     with prometheus(late) as (url, seen):
-        source = Prometheus(url, timeout=0.2)
+        source = Prometheus(url, timeout=0.2, clock=lambda: 0.0)
         assert source.samples(strips.METRICS, 0, 10**9).empty
         assert source.trouble == "it did not answer within 0.2 s"
         assert source.samples(strips.METRICS, 0, 10**9).empty
+        until(lambda: seen, "the request came in, at last")
         assert len(seen) == 1  # it is left alone for a while
         end.set()
     with prometheus(lambda: (200, b"<html>")) as (url, _):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -21,9 +22,15 @@ from tests.enginesources import (
     value,
 )
 from tests.fake_engine import FakeEngine, answers, capture
-from tests.process import until
+from tests.process import PATIENCE, until
 
 __all__ = ["engine"]
+
+
+def seen(poller: Poller) -> tuple[float | None, float | None]:
+    """Whether the engine is up, and its tokens, of one look."""
+    lines = poller.lines()
+    return value(lines, "tailscope_engine_up"), value(lines, TOKENS)
 
 
 def test_down_then_up_then_down(engine: FakeEngine) -> None:
@@ -35,11 +42,10 @@ def test_down_then_up_then_down(engine: FakeEngine) -> None:
         assert value(poller.lines(), TOKENS) is None
         engine.start()
         until(lambda: value(poller.lines(), "tailscope_source_up") == 1)
-        assert value(poller.lines(), TOKENS) == 101907
-        assert value(poller.lines(), "tailscope_engine_up") == 1
+        until(lambda: seen(poller) == (1, 101907))
         engine.stop()
-        until(lambda: value(poller.lines(), TOKENS) is None, "its series are gone")
-        assert value(poller.lines(), "tailscope_engine_up") == 0
+        until(lambda: poller.health.state.up is False)
+        until(lambda: seen(poller) == (0, None), "its series are gone")
         assert value(poller.lines(), "tailscope_source_last_success_timestamp_seconds")
         assert value(poller.lines(), "tailscope_source_resets_total") == 0
 
@@ -56,7 +62,7 @@ def test_series_stay_for_three_intervals_and_no_longer(engine: FakeEngine) -> No
         until(lambda: value(poller.lines(), TOKENS) is None)
         assert time.monotonic() - last > STALE_INTERVALS * 0.5
         poller.stop()
-        poller.join(30)
+        poller.join(PATIENCE)
 
 
 def test_a_restart_while_it_is_polled(engine: FakeEngine) -> None:
@@ -66,27 +72,18 @@ def test_a_restart_while_it_is_polled(engine: FakeEngine) -> None:
         engine.behaviour = answers(fakes.restarted(capture()))
         until(lambda: poller.health.state.up is False)
         engine.start()
-        until(lambda: poller.health.state.up)
-        assert value(poller.lines(), TOKENS) == 101907
-        assert value(poller.lines(), "tailscope_source_resets_total") == 1
+        until(lambda: value(poller.lines(), "tailscope_source_resets_total") == 1)
+        until(lambda: seen(poller) == (1, 101907), "its counts go on")
 
 
-def test_a_read_that_never_ends_is_told_once_and_over_when_it_ends(
-    engine: FakeEngine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_head_that_never_ends_is_a_read_that_hangs(engine: FakeEngine) -> None:
     engine.behaviour = fakes.drips_head()
     with source_of(engine.url, DEADLINE) as source, polled(source) as poller:
         until(lambda: poller.watch().state.reason == "hanging")
-        for _ in range(20):
-            assert value(poller.lines(), "tailscope_source_errors_total") == 1
-        assert value(poller.lines(), "tailscope_source_up") == 0
-        assert "has not ended in" in poller.health.state.message
         engine.stop()
         engine.behaviour = answers(capture())
         engine.start()
-        until(lambda: poller.health.state.up)
-        assert value(poller.lines(), TOKENS) == 101907
-    assert len([m for m in caplog.messages if "is down (hanging)" in m]) == 1
+        until(lambda: seen(poller) == (1, 101907))
 
 
 class _Faulty:
@@ -116,12 +113,41 @@ def test_a_fault_of_a_source_is_isolated(caplog: pytest.LogCaptureFixture) -> No
     poller.start()
     until(lambda: source.reads >= 3)
     poller.stop()
-    poller.join(30)
+    poller.join(PATIENCE)
     assert states == ["internal_error"]
     assert poller.health.state.up
     assert source.closed
     assert "ZeroDivisionError" in caplog.text
     assert poller._thread.name == "faulty"
+
+
+class _Stuck(_Faulty):
+    """A source whose first read lasts until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def read(self) -> str:
+        self.let_go.wait()
+        return "read"
+
+
+def test_a_read_that_never_ends_is_told_once_and_over_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = _Stuck()
+    poller = Poller(source, 0.02, 0.05)
+    poller.start()
+    until(lambda: poller.watch().state.reason == "hanging")
+    for _ in range(20):
+        assert value(poller.lines(), "tailscope_source_errors_total") == 1
+    assert value(poller.lines(), "tailscope_source_up") == 0
+    assert "has not ended in" in poller.health.state.message
+    assert len([m for m in caplog.messages if "is down (hanging)" in m]) == 1
+    source.let_go.set()
+    until(lambda: poller.health.state.up)
+    poller.stop()
+    poller.join(PATIENCE)
 
 
 def _recorder(health: Health, states: list[str]) -> Callable[..., None]:
@@ -134,26 +160,36 @@ def _recorder(health: Health, states: list[str]) -> Callable[..., None]:
     return record
 
 
-def test_the_beat_is_kept_and_missed_ones_are_skipped() -> None:
-    class Slow(_Faulty):
-        def __init__(self) -> None:
-            self.times: list[float] = []
+class _Slow(_Faulty):
+    """A source whose second read takes two beats and a half, by a clock that it turns."""
 
-        def read(self) -> str:
-            self.times.append(time.monotonic())
-            if len(self.times) == 2:
-                time.sleep(0.25)
-            return "read"
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.times: list[float] = []
 
-    source = Slow()
-    poller = Poller(source, 0.1, 1)
-    poller.start()
-    until(lambda: len(source.times) >= 5)
-    poller.stop()
-    poller.join(30)
-    # The fifth read is at the sixth beat; a burst for the two that were missed would have it at
-    # the fourth.
-    assert source.times[4] - source.times[0] > 0.49
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def is_set(self) -> bool:
+        return len(self.times) == 5
+
+    def read(self) -> str:
+        self.times.append(self.now)
+        if len(self.times) == 2:
+            self.now += 2.5
+        return "read"
+
+
+def test_the_beat_is_kept_and_missed_ones_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _Slow()
+    poller = Poller(source, 1.0, 1)
+    monkeypatch.setattr("tailscope.exporter.poller.time", source)
+    monkeypatch.setattr(poller, "_stop", source)
+    poller._run()
+    assert source.times == [0, 1, 4, 5, 6], "no burst for the two that were missed"
 
 
 # Health

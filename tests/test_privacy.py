@@ -39,7 +39,7 @@ from tests import fake_engine as fakes
 from tests.fake_engine import Behaviour, Exchange, FakeEngine, answers, capture, fake_engine
 from tests.foreignrows import ROWS, SGLANG
 from tests.otlp import JSON, NOW_NS, PROTOBUF, attributes, body, message, span, span_id, value
-from tests.process import Exporter, exporter, run, until
+from tests.process import PATIENCE, Exporter, exporter, run, send_all, until
 
 KEY = "sk-canarykey-0123456789"
 SECRET = f"Tell canaryprompt of Doe, canarymail@example.com, {KEY}"
@@ -320,7 +320,7 @@ class Told:
     kept: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._http = urllib3.PoolManager(retries=False, timeout=20)
+        self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
     def ask(self, method: str, url: str, content: bytes = b"", kind: str = "", **more: str) -> int:
         headers = {**HEADERS, "content-type": kind, **more}
@@ -340,7 +340,7 @@ class Told:
             metadata = (("authorization", KEY), ("x-prompt", SECRET))
             taken = True
             try:
-                said = call(content, metadata=metadata, timeout=20, compression=compression)
+                said = call(content, metadata=metadata, timeout=PATIENCE, compression=compression)
             except grpc.RpcError as error:
                 taken = False
                 said = f"{error.code()} {error.details()} {error.trailing_metadata()}".encode()
@@ -350,10 +350,9 @@ class Told:
     def garble(self, port: int, content: str) -> None:
         """Send what is no request, and hear the answer to its end."""
         said = b""
-        connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         with connection, suppress(ConnectionError):
-            connection.sendall(content.replace("\n", "\r\n").encode())
-            connection.shutdown(socket.SHUT_WR)
+            send_all(connection, content.replace("\n", "\r\n").encode())
             while piece := connection.recv(65536):
                 said += piece
         self.answers[f"{len(self.answers)} {port} {content[:200]!r}"] = said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import re
@@ -325,6 +326,7 @@ def test_tenants_without_end_take_no_memory_and_no_series() -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         assert observe(100_000) == series
+        gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -165,7 +165,7 @@ def test_a_replay_does_not_lock_others_out(tmp_path: Path, monkeypatch: pytest.M
     loaded, free = Source(store).window(None), list[bool]()
 
     def look() -> None:
-        got = loaded.lock.acquire(timeout=30)
+        got = loaded.lock.acquire(timeout=60)
         free.append(got)
         if got:
             loaded.lock.release()

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from tailscope.address import free
 from tailscope.alerts.groups import groups
 from tests import boards
 from tests.counts import COUNTS
-from tests.process import until
+from tests.process import free, until
 from tests.prometheus import Prometheus, backfill, running
 from tests.synthetic import openmetrics
 from tests.tools import tool
@@ -50,7 +49,7 @@ def _victoria(directory: Path, lines: list[str]) -> Iterator[Prometheus]:
         # The times of OpenMetrics are seconds, those of this import milliseconds.
         text = "\n".join(f"{line}000" for line in lines if not line.startswith("#"))
         for path, body in (("api/v1/import/prometheus", text), ("internal/force_flush", "")):
-            urllib.request.urlopen(f"{server.url}/{path}", body.encode() or None, timeout=30)
+            urllib.request.urlopen(f"{server.url}/{path}", body.encode() or None, timeout=_PATIENCE)
         yield server
     finally:
         process.terminate()

@@ -17,9 +17,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tailscope.address import Address, free
+from tailscope.address import Address
 from tailscope.records.reader import Reader
-from tests.process import ROOT, Exporter, exporter, until
+from tests.process import ROOT, Exporter, exporter, free, until
 
 PYTHON = os.environ.get("TAILSCOPE_TEST_VLLM", "")
 

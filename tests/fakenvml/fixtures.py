@@ -39,7 +39,7 @@ def start(fake: Path, tmp_path: Path) -> Iterator[Start]:
     rigs: list[Rig] = []
 
     def begin(*, library: Path = fake, **more: Any) -> Rig:
-        options = {key: more.pop(key) for key in ("interval", "patience") if key in more}
+        options = {key: more.pop(key) for key in ("interval",) if key in more}
         values = {key.replace("__", "."): value for key, value in more.items()}
         folder = tmp_path / str(len(rigs))
         folder.mkdir()

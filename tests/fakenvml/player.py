@@ -18,14 +18,18 @@ import pynvml
 
 from tailscope.exporter.exposition import render
 from tailscope.exporter.health import SourceError
+from tailscope.exporter.sources.nvml import fleet
 from tailscope.exporter.sources.nvml.source import NvmlSource
 from tailscope.records.samples import Sample
+
+PATIENCE = 20.0
+"""For what the slowest machine takes, in seconds."""
 
 
 class Player:
     """One source, whose clock stands still between two commands."""
 
-    def __init__(self, interval: float, patience: float) -> None:
+    def __init__(self, interval: float) -> None:
         self._now = 0.0
         self._samples: list[Sample] = []
         self._source = NvmlSource(
@@ -33,14 +37,19 @@ class Player:
             longest=3 * interval,
             keep=self._samples.extend,
             clock=lambda: self._now,
-            patience=patience,
             xid_wait=0.005,
         )
+        self.wait(PATIENCE, PATIENCE)
 
     def do(self, command: dict[str, Any]) -> Any:
         """Do one command."""
-        self._now = command.get("now", self._now)
-        return getattr(self, command["do"])()
+        self._now = command.pop("now", self._now)
+        return getattr(self, command.pop("do"))(**command)
+
+    def wait(self, answers: float, ends: float) -> None:
+        """Set how long a read waits for answers, and a close for the end of calls, in seconds."""
+        self._source._fleet._patience = answers
+        fleet.CLOSE_SECONDS = ends
 
     def read(self) -> dict[str, str]:
         """Read once."""
@@ -85,7 +94,7 @@ class Player:
 def main() -> None:
     """Do what each line of the standard input says, and answer each with a line."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
-    player = Player(float(sys.argv[1]), float(sys.argv[2]))
+    player = Player(float(sys.argv[1]))
     for line in sys.stdin:
         print(json.dumps(player.do(json.loads(line))), flush=True)
     # A thread may be inside a call that never returns.

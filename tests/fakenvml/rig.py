@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.fakenvml.page import Page
 from tests.fakenvml.state import Number, State
-from tests.process import until
+from tests.process import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 UUID = "GPU-{:08x}-0000-4000-8000-000000000000"
@@ -39,7 +39,6 @@ class Rig:
         folder: For the state, the trace and the log.
         values: The state to begin with.
         interval: Seconds from one read to the next, as the source is told.
-        patience: Real seconds that a read waits for GPUs that do not answer.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class Rig:
         values: Mapping[str, Number] | None = None,
         *,
         interval: float = 1.0,
-        patience: float = 20.0,
     ) -> None:
         self.now = 1000.0
         self.state = State(folder / "state", {"now": self.now, **(values or {})})
@@ -57,10 +55,10 @@ class Rig:
         self._trace.touch()
         self._log_path = folder / "log"
         self._interval = interval
-        self._impatient = patience < 1
+        self._impatient = False
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fakenvml.player", str(interval), str(patience)],
+                [sys.executable, "-m", "tests.fakenvml.player", str(interval)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -69,10 +67,10 @@ class Rig:
                 text=True,
             )
 
-    def do(self, what: str) -> Any:
+    def do(self, what: str, **more: float) -> Any:
         """Give one command; returns its answer."""
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps({"do": what, "now": self.now}) + "\n")
+        self._process.stdin.write(json.dumps({"do": what, "now": self.now, **more}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, self.log
@@ -101,6 +99,23 @@ class Rig:
         self._set(seconds, values)
         return self.read()
 
+    def hang(self, call: str, **values: Number | None) -> None:
+        """Turn the clock, change the state so that a call hangs, and read until it is called.
+
+        What hangs is not waited for long, neither by this read nor by a close from now on.
+        """
+        self._impatient = True
+        self.clear()
+        self.do("wait", answers=0.2, ends=0.7)
+        self.tick(None, **values)
+        self.wait(call)
+        self.do("wait", answers=PATIENCE, ends=0.7)
+
+    def let_go(self, **values: Number | None) -> None:
+        """Change the state so that calls come back, and are waited for again."""
+        self.change(**values)
+        self.do("wait", answers=PATIENCE, ends=PATIENCE)
+
     def page(self) -> Page:
         """Return the page of metrics."""
         return Page(self.do("page"))
@@ -121,7 +136,7 @@ class Rig:
         """Return how often each function was called."""
         return Counter(line.split()[0] for line in self.calls() if not line.startswith("!"))
 
-    def wait(self, line: str, seconds: float = 10.0) -> None:
+    def wait(self, line: str, seconds: float = PATIENCE) -> None:
         """Wait until a line of the trace begins so.
 
         Raises:
