@@ -193,7 +193,7 @@ def test_a_tensorrt_span_has_vllms_name_and_becomes_a_record_of_its_own() -> Non
     record = read_one(one)
     assert (record.source, record.engine, record.role) == ("trtllm", "trtllm", "engine")
     assert (record.ttft_seconds, record.queue_seconds, record.total_seconds) == (0.5, 0.25, 1.5)
-    assert (record.prefill_seconds, record.request_id) == (None, None)
+    assert (record.prefill_seconds, record.request_id) == (None, "17")
     assert (record.finish_reason, record.outcome) == ("length", "ok")
     assert (record.input_tokens, record.output_tokens) == (100, 11)
 

@@ -13,7 +13,7 @@ from tailscope.records.outcome import of_status, of_timeout
 from tailscope.records.record import COLUMNS, MAX_TEXT, RequestRecord
 from tailscope.records.tenancy import TenantRule
 
-_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_text}
+_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_name}
 
 
 class Kind:
