@@ -60,7 +60,7 @@ class Views:
         fresh = [record for record in records if self._first(record)]
         told = [record for record in fresh if record.role == "engine"]
         self._observers |= {observer(record) for record in told}
-        if len(self._observers) < 2 and self._observers.isdisjoint(self._stages_until):
+        if self._alone():
             self._remember_early(told)
             return fresh
         while self._early:
@@ -101,6 +101,12 @@ class Views:
                 if not self._by_id[key]:
                     del self._by_id[key]
 
+    def _alone(self) -> bool:
+        """Whether no row has another view: that takes a second observer, and one of files."""
+        files = any(file for _, file in self._observers)
+        several = len(self._observers) > 1 and files
+        return not several and self._observers.isdisjoint(self._stages_until)
+
     def _first(self, record: RequestRecord) -> bool:
         """Whether its span was not seen before."""
         if record.span_id is None:
@@ -114,7 +120,7 @@ class Views:
         return True
 
     def _remember_early(self, records: Sequence[RequestRecord]) -> None:
-        """As long as there is one observer no row has another view."""
+        """Remember rows that have no other view as yet."""
         if records:
             self._early.append(records[-_MAX_EARLY:])
             self._early_rows += len(self._early[-1])
