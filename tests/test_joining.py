@@ -107,7 +107,7 @@ def test_a_line_of_a_file_and_a_span_are_one_request() -> None:
         {"trace": "f" * 32},
         {"engine": "other"},
         {"server": "other", "trace": None},
-        {"arrived_ns": NOW_NS + 11 * SECOND},
+        {"arrived_ns": NOW_NS + 3 * SECOND},
     ],
 )
 def test_what_differs_is_another_request(other: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tailscope.catalogue.engines import engines
+from tailscope.exporter import stages
 from tailscope.exporter.otlp import read_protobuf
 from tailscope.exporter.spans import SpanReader
 from tailscope.records.reader import join_records
@@ -17,6 +18,7 @@ from tests.otlp import LATENCY, NOW_NS, attributes, message, span_id
 
 MILLISECOND = 10**6
 TRACE = b"t" * 16
+SOME = range(1, 31)
 
 
 def request(number: int) -> Span:
@@ -101,3 +103,16 @@ def test_a_message_that_is_sent_again_tells_the_same_again() -> None:
     last = rank(1, 0)[-1:]
     rows = kept([rank(1, 0)[:-1], [request(1)], last, last])
     assert [row.queue_seconds for row in rows] == [None, 0.1, 0.1]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_MOST_REQUESTS", 5)
+    monkeypatch.setattr(stages, "_MOST_THREADS", 10)
+    rows = kept([*rank(number, 0)[:-1], request(number), *rank(number, 0)[-1:]] for number in SOME)
+    assert [row.queue_seconds for row in rows] == [number / 10 for number in SOME]
+    reader = SpanReader(engines())
+    for number in SOME:
+        spans = [*rank(number, 0), request(number)]
+        reader.read(read_protobuf(message(spans).SerializeToString()))
+    held = [one for one in vars(reader._stages).values() if isinstance(one, dict)]
+    assert max(map(len, held)) <= 10

@@ -15,11 +15,11 @@ from typing import Any
 from tailscope.exporter.otlp import Span
 from tailscope.records.record import RequestRecord
 
-_MOST = 10_000
-"""Requests, and threads, that are remembered: a minute or more at 100 requests/s."""
+_MOST_REQUESTS, _MOST_THREADS = 10_000, 50_000
+"""What is remembered: a minute or more of 100 requests/s, on an engine of eight ranks."""
 
-Key = tuple[bytes, bytes]
-"""Trace and span."""
+Key = int
+"""Hash of a trace and a span in it."""
 
 
 class Stages:
@@ -41,7 +41,7 @@ class Stages:
 
     def stage(self, span: Span) -> None:
         """Take a stage; of one that came again after a preemption, the first time counts."""
-        thread, start = (span.trace_id, span.parent_span_id), span.start_time_unix_nano
+        thread, start = hash((span.trace_id, span.parent_span_id)), span.start_time_unix_nano
         seconds = (span.end_time_unix_nano - start) / 1e9
         if not start or seconds < 0:
             return
@@ -52,7 +52,9 @@ class Stages:
 
     def thread(self, span: Span) -> None:
         """Take the span between a request and its stages."""
-        thread, request = (span.trace_id, span.span_id), (span.trace_id, span.parent_span_id)
+        thread, request = (
+            hash((span.trace_id, one)) for one in (span.span_id, span.parent_span_id)
+        )
         if thread not in self._request_of:
             self._request_of[thread] = request
             self._threads_of.setdefault(request, []).append(thread)
@@ -63,7 +65,7 @@ class Stages:
 
         It is copied, for whoever keeps it may change it.
         """
-        request = span.trace_id, span.span_id
+        request = hash((span.trace_id, span.span_id))
         self._records[request] = replace(record)
         self._touched.update(dict.fromkeys(self._threads_of.get(request, ())))
         return request
@@ -73,24 +75,29 @@ class Stages:
         touched, self._touched = self._touched, {}
         for thread in touched:
             stages, request = self._of_thread.get(thread), self._request_of.get(thread)
-            record = self._records.get(request) if request else None
+            record = None if request is None else self._records.get(request)
             if stages is None or request is None or record is None:
                 continue
-            if self._chosen.setdefault(request, thread) == thread:
-                found: dict[str, Any] = {
-                    column: seconds
-                    for column, (_, seconds) in stages.items()
-                    if getattr(record, column) is None
-                }
-                if found:
-                    yield request, replace(record, **found)
+            if self._chosen.setdefault(request, thread) != thread:
+                del self._of_thread[thread]
+                continue
+            found: dict[str, Any] = {
+                column: seconds
+                for column, (_, seconds) in stages.items()
+                if getattr(record, column) is None
+            }
+            if found:
+                yield request, replace(record, **found)
         self._forget()
 
     def _forget(self) -> None:
-        kept: tuple[dict[Key, Any], ...] = (
-            *(self._of_thread, self._request_of, self._threads_of),
-            *(self._records, self._chosen),
+        kept: tuple[tuple[dict[Key, Any], int], ...] = (
+            (self._of_thread, _MOST_THREADS),
+            (self._request_of, _MOST_THREADS),
+            (self._threads_of, _MOST_REQUESTS),
+            (self._records, _MOST_REQUESTS),
+            (self._chosen, _MOST_REQUESTS),
         )
-        for one in kept:
-            while len(one) > _MOST:
+        for one, most in kept:
+            while len(one) > most:
                 del one[next(iter(one))]

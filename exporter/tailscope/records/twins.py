@@ -22,7 +22,8 @@ _QUERY = """
     keyed AS (
         SELECT *, 'request' AS key, request_id AS id FROM views WHERE request_id IS NOT NULL
         UNION ALL
-        SELECT *, 'trace', trace_id FROM views WHERE trace_id IS NOT NULL
+        SELECT *, 'trace', trace_id FROM views
+        WHERE trace_id IS NOT NULL AND EXISTS (FROM views WHERE request_id IS NULL)
     ),
     numbered AS (
         SELECT *, row_number() OVER (

@@ -9,7 +9,7 @@ import dataclasses
 
 from tailscope.records.record import COLUMNS, RequestRecord
 
-TOLERANCE_NS = 10 * 10**9
+TOLERANCE_NS = 2 * 10**9
 """Two views of one request began no farther apart; where an id is used again, it was later."""
 
 KEPT = ("source", "role", "arrived_ns", "ended_ns", "span_id", "inferred")
