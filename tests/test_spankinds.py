@@ -73,6 +73,8 @@ def test_the_newest_name_of_an_attribute_wins_whatever_the_order() -> None:
         ({"http__status_code": 500}, "error"),
         ({"error__type": "KeyError"}, "error"),
         ({"error__type": "429"}, "rejected"),
+        ({"error__type": 429}, "rejected"),
+        ({"http__status_code": "429"}, "rejected"),
         ({"error__type": "RateLimitError"}, "rejected"),
         ({"error__type": "asyncio.CancelledError"}, "aborted"),
         ({"error__type": "timeout"}, "queue_timeout"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from tailscope.records.record import RequestRecord
 from tailscope.records.view import merged, observer, same_request
@@ -16,6 +17,7 @@ from tailscope.records.view import merged, observer, same_request
 _MAX_SEEN = 20_000
 _MAX_VIEWS = 20_000
 _MAX_EARLY = 5_000
+_MAX_ALIKE = 64
 _EXPECTED_SECONDS = 60.0
 
 _Observer = tuple[str, bool]
@@ -50,7 +52,7 @@ class Views:
         self._early: deque[Sequence[RequestRecord]] = deque()
         self._early_rows = 0
         self._views: deque[_View] = deque()
-        self._by_id: dict[_Id, list[_View]] = {}
+        self._by_id: dict[_Id, dict[_View, None]] = {}
         # Until when it is expected of an observer that more comes: of stages, and another view.
         self._stages_until = {(source, False): math.inf for source in staged}
         self._twins_until: dict[_Observer, float] = {}
@@ -74,8 +76,8 @@ class Views:
         for record in records:
             mine = observer(record)
             self._stages_until[mine] = now + _EXPECTED_SECONDS
-            for view in self._by_id.get(("trace", record.trace_id or ""), ()):
-                if view.waits and view.record.span_id == record.span_id:
+            for view in self._by_id.get(("span", record.span_id or ""), ()):
+                if view.waits and view.record.trace_id == record.trace_id:
                     view.record = record
                     if not self._expects_twin(mine, now):
                         view.waits = False
@@ -89,17 +91,22 @@ class Views:
             view = views.popleft()
             if view.waits:
                 view.waits = False
-                if view.record.queue_seconds is None:
-                    self._stages_until.pop(observer(view.record), None)
+                self._in_vain(view.record)
                 yield view.record
                 if not everything:
                     view.until = now + self._seconds
                     views.append(view)
                     continue
             for key in _ids(view.record):
-                self._by_id[key].remove(view)
+                del self._by_id[key][view]
                 if not self._by_id[key]:
                     del self._by_id[key]
+
+    def _in_vain(self, record: RequestRecord) -> None:
+        """A row has waited: if no stage has ever come, none is expected until one does."""
+        mine = observer(record)
+        if record.queue_seconds is None and self._stages_until.get(mine) == math.inf:
+            del self._stages_until[mine]
 
     def _alone(self) -> bool:
         """Whether no row has another view: that takes a second observer, and one of files."""
@@ -132,7 +139,7 @@ class Views:
             return record
         mine = observer(record)
         for key in _ids(record):
-            for view in self._by_id.get(key, ()):
+            for view in islice(self._by_id.get(key, ()), _MAX_ALIKE):
                 if mine not in view.observers and same_request(view.record, record):
                     return self._met(view, record, now)
         poor = record.queue_seconds is None and self._stages_until.get(mine, 0.0) > now
@@ -157,9 +164,13 @@ class Views:
         view = _View(record, now + self._seconds, waits)
         self._views.append(view)
         for key in _ids(record):
-            self._by_id.setdefault(key, []).append(view)
+            self._by_id.setdefault(key, {})[view] = None
 
 
 def _ids(record: RequestRecord) -> tuple[_Id, ...]:
-    told = ("request", record.request_id), ("trace", record.trace_id)
+    told = (
+        ("request", record.request_id),
+        ("trace", record.trace_id),
+        ("span", record.span_id),
+    )
     return tuple((kind, text) for kind, text in told if text is not None)
