@@ -75,6 +75,76 @@ def test_two_engine_rows_of_one_call_have_the_same_partner() -> None:
     assert values(found, "tenant") == ["t1", "t1"]
 
 
+# Two views that an engine gives of one request
+
+
+def line(number: int, **values: Any) -> RequestRecord:
+    """A row of a file that an engine writes: it has no span."""
+    record = engine(number, **{"request_id": f"r{number}", **values})
+    record.span_id = None
+    return record
+
+
+def test_a_line_of_a_file_and_a_span_are_one_request() -> None:
+    span = engine(1, request_id="r1", decode_seconds=1.0, total_seconds=2.0)
+    told = line(1, queue_seconds=0.5, total_seconds=2.25, tenant="t", outcome="aborted")
+    for rows in ([span, told], [told, span]):
+        found = join_records(rows)
+        assert values(found, "span_id") == [span.span_id]
+        assert values(found, "queue_seconds") == [0.5]
+        assert values(found, "decode_seconds") == [1.0]
+        assert values(found, "total_seconds") == [2.0]
+        assert values(found, "tenant") == ["t"]
+        assert values(found, "outcome") == ["aborted"]
+    told.request_id = None
+    assert len(join_records([span, told])) == 1, "they have the trace in common"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"request_id": "another"},
+        {"trace": "f" * 32},
+        {"engine": "other"},
+        {"server": "other", "trace": None},
+        {"arrived_ns": NOW_NS + 3 * SECOND},
+    ],
+)
+def test_what_differs_is_another_request(other: dict[str, Any]) -> None:
+    told = {"trace": f"{2:032x}", "request_id": "r1", "engine": "e", "server": "s", **other}
+    trace = told.pop("trace")
+    second = line(1, **told)
+    second.trace_id = trace
+    assert len(join_records([engine(1, request_id="r1", engine="e", server="s"), second])) == 2
+
+
+def test_rows_of_one_observer_are_requests_of_their_own() -> None:
+    """Two of one call, and an id that is used again an hour later."""
+    later = NOW_NS + 3600 * SECOND
+    spans = [engine(1, "a" * 32, request_id="n"), engine(2, "a" * 32, request_id="n")]
+    spans.append(engine(3, request_id="n", arrived_ns=later))
+    lines = [line(n, trace=one.trace_id, request_id="n", arrived_ns=one.arrived_ns)
+             for n, one in enumerate(spans)]  # fmt: skip
+    for number, one in enumerate(lines):
+        one.queue_seconds = 0.25 * number
+    found = join_records([*lines, *spans])
+    assert values(found, "span_id") == [one.span_id for one in spans]
+    assert values(found, "queue_seconds") == [0.0, 0.25, 0.5]
+    assert len(join_records(spans)) == len(join_records(lines)) == 3
+
+
+def test_two_files_and_a_span_are_one_request() -> None:
+    rows = [line(1, queue_seconds=0.5), line(1, queue_seconds=0.5), engine(1, request_id="r1")]
+    rows[0].source = "file"
+    assert values(join_records(rows), "queue_seconds") == [0.5]
+    assert len(join_records(rows[:2])) == 1
+
+
+def test_of_a_span_that_came_twice_the_fuller_one_counts() -> None:
+    rows = [engine(1), engine(1, queue_seconds=0.5), engine(1)]
+    assert values(join_records(rows), "queue_seconds") == [0.5]
+
+
 # Several views of one request
 
 

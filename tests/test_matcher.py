@@ -238,11 +238,81 @@ def test_what_is_sent_twice_counts_once(expect_gateway: bool, pause: float) -> N
 def test_what_was_seen_is_forgotten_in_the_end(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailscope.exporter.seen._MAX_SEEN", 10)
+    monkeypatch.setattr("tailscope.exporter.views._MAX_SEEN", 10)
     for number in range(100):
         watched.add(engine(str(number), str(number), f"{number:032x}", span_id="e1"))
-    seen = watched.matcher._seen
+    seen = watched.matcher._views
     assert len(seen._new) + len(seen._old) <= 20
+
+
+# Several views of one request of an engine
+
+
+def of_engine(name: str, span: str | None, request: str = "r", **more: Any) -> RequestRecord:
+    """A row of an engine that has a file beside its spans."""
+    return engine(name, span_id=span, request_id=request, **more)
+
+
+@pytest.mark.parametrize("first", ["span", "line"])
+def test_a_span_and_a_line_of_a_file_count_once(first: str) -> None:
+    """Whatever comes first; once both have been seen, the first waits for the second."""
+    watched = Watched(expect_gateway=False)
+    for number in range(3):
+        rows = [of_engine("s", f"s{number}", f"r{number}"), of_engine("l", None, f"r{number}")]
+        if first == "line":
+            rows.reverse()
+        watched.add(rows[0])
+        watched.wait(WAIT_SECONDS - 1)
+        watched.add(rows[1])
+    assert watched.pairs == [("s" if first == "span" else "l", None), ("s", None), ("s", None)]
+    watched.add(of_engine("alone", "s9" if first == "span" else None, "r9"))
+    assert len(watched.pairs) == 3
+    watched.wait()
+    assert watched.pairs[3:] == [("alone", None)]
+
+
+def test_what_another_view_tells_is_put_in() -> None:
+    handed: list[RequestRecord | None] = []
+    one = Matcher(
+        lambda pairs: handed.extend(mine for mine, _ in pairs),
+        expect_gateway=False,
+        now=lambda: 0.0,
+    )
+    for number in range(2):
+        one.add([of_engine("s", f"s{number}", f"r{number}", decode_seconds=1.0)])
+        one.add([of_engine("l", None, f"r{number}", queue_seconds=0.5, outcome="aborted")])
+    assert handed[1] is not None
+    assert (handed[1].decode_seconds, handed[1].queue_seconds) == (1.0, 0.5)
+    assert (handed[1].model, handed[1].outcome) == ("s", "aborted")
+
+
+def test_two_requests_with_one_id_have_two_lines() -> None:
+    watched = Watched(expect_gateway=False)
+    watched.add(of_engine("s1", "s1"), of_engine("s2", "s2"))
+    watched.add(of_engine("l1", None), of_engine("l2", None))
+    watched.wait(100)
+    assert watched.pairs == [("s1", None), ("s2", None)]
+
+
+def test_a_row_waits_for_its_stages_as_long_as_they_come() -> None:
+    handed: list[float | None] = []
+    now = 0.0
+    one = Matcher(
+        lambda pairs: handed.extend(mine.queue_seconds for mine, _ in pairs if mine),
+        expect_gateway=False,
+        staged=["x"],
+        now=lambda: now,
+    )
+    one.add([of_engine("s", "s1")])
+    assert handed == []
+    one.add([], [of_engine("s", "s1", queue_seconds=0.5)])
+    assert handed == [0.5]
+    one.add([of_engine("s", "s2", "r2")])
+    now = WAIT_SECONDS
+    one.expire()
+    assert handed == [0.5, None], "none came"
+    one.add([], [of_engine("s", "s2", "r2", queue_seconds=0.5)])
+    assert handed == [0.5, None], "it has been counted"
 
 
 @pytest.mark.parametrize("first", ["engine", "gateway"])

@@ -43,13 +43,15 @@ class Taken(Intake):
         records: Sequence[RequestRecord],
         rejected: Counter[str] | None = None,
         clamped: int = 0,
+        *,
+        fuller: Sequence[RequestRecord] = (),
     ) -> Counter[str]:
         if self.refusal is not None:
             raise self.refusal
         self.ids += [record.request_id for record in records]
         self.spans += [record.span_id for record in records]
         self.rejected += rejected or Counter()
-        return super().accept(source, records, rejected, clamped)
+        return super().accept(source, records, rejected, clamped, fuller=fuller)
 
 
 @pytest.fixture

@@ -198,10 +198,10 @@ def test_exemplars_lead_to_a_trace_in_the_bucket() -> None:
 # In what order they come
 
 
-def counted(rows: list[RequestRecord], **flags: bool) -> Page:
+def counted(rows: list[RequestRecord], *, expect_gateway: bool = True) -> Page:
     metrics = RequestMetrics()
     clock = [0.0]
-    matcher = Matcher(metrics.observe, **{"expect_gateway": True, **flags}, now=lambda: clock[0])
+    matcher = Matcher(metrics.observe, expect_gateway=expect_gateway, now=lambda: clock[0])
     for row in rows:
         matcher.add([row])
         clock[0] += 0.1

@@ -73,6 +73,8 @@ def test_the_newest_name_of_an_attribute_wins_whatever_the_order() -> None:
         ({"http__status_code": 500}, "error"),
         ({"error__type": "KeyError"}, "error"),
         ({"error__type": "429"}, "rejected"),
+        ({"error__type": 429}, "rejected"),
+        ({"http__status_code": "429"}, "rejected"),
         ({"error__type": "RateLimitError"}, "rejected"),
         ({"error__type": "asyncio.CancelledError"}, "aborted"),
         ({"error__type": "timeout"}, "queue_timeout"),
@@ -193,7 +195,7 @@ def test_a_tensorrt_span_has_vllms_name_and_becomes_a_record_of_its_own() -> Non
     record = read_one(one)
     assert (record.source, record.engine, record.role) == ("trtllm", "trtllm", "engine")
     assert (record.ttft_seconds, record.queue_seconds, record.total_seconds) == (0.5, 0.25, 1.5)
-    assert (record.prefill_seconds, record.request_id) == (None, None)
+    assert (record.prefill_seconds, record.request_id) == (None, "17")
     assert (record.finish_reason, record.outcome) == ("length", "ok")
     assert (record.input_tokens, record.output_tokens) == (100, 11)
 

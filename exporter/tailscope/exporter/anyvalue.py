@@ -21,40 +21,33 @@ _TEXT, _INTEGER, _DOUBLE = 1 << 3 | 2, 3 << 3 | 0, 4 << 3 | 1
 _DOUBLE_SIZE = 9
 _unpack_double = struct.Struct("<Bd").unpack
 _MAX_INT = 2**63 - 1
+_NUMBER = re.compile(r"[-+]?[0-9]{1,19}(?:\.[0-9]{1,19})?(?:[eE][-+]?[0-9]{1,3})?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|[µμu]s|ms|s)")
 _UNITS = {"ns": 1e-9, "ms": 1e-3, "s": 1.0}
 
 
 def read_float(raw: bytes) -> float | None:
-    """Read a finite number; None if it is something else."""
+    """Read a finite number, also one that is written as a text; None if it is something else."""
     tag: int
     number: float
     if len(raw) == _DOUBLE_SIZE:
         tag, number = _unpack_double(raw)
         if tag == _DOUBLE and number - number == 0:  # it is neither infinite nor NaN
             return number
-    value = _decode(raw)
-    which = value.WhichOneof("value")
-    if which == "int_value":
-        return float(value.int_value)
-    number = value.double_value
-    return number if which == "double_value" and math.isfinite(number) else None
+    found = _number(raw)
+    return None if found is None else float(found)
 
 
 def read_int(raw: bytes) -> int | None:
-    """Read a whole number that fits into 64 bits; None if it is something else."""
+    """Read a whole number that fits into 64 bits, also one that is written as a text."""
     if len(raw) == 2 and raw[0] == _INTEGER and raw[1] < 0x80:
         return raw[1]
     if len(raw) == 3 and raw[0] == _INTEGER and raw[1] >= 0x80 > raw[2]:
         return raw[1] & 0x7F | raw[2] << 7
-    value = _decode(raw)
-    which = value.WhichOneof("value")
-    if which == "int_value":
-        return value.int_value
-    number = value.double_value
-    if which == "double_value" and number.is_integer() and abs(number) <= _MAX_INT:
-        return int(number)
-    return None
+    found = _number(raw)
+    if isinstance(found, float):
+        return int(found) if found.is_integer() and abs(found) <= _MAX_INT else None
+    return found
 
 
 def read_text(raw: bytes) -> str | None:
@@ -86,6 +79,21 @@ def read_duration(raw: bytes) -> float | None:
     """Read seconds, also out of a text such as ``12.3ms``, as Rust writes a duration."""
     hit = _DURATION.fullmatch(read_text(raw) or "")
     return float(hit[1]) * _UNITS.get(hit[2], 1e-6) if hit else read_float(raw)
+
+
+def _number(raw: bytes) -> int | float | None:
+    value = _decode(raw)
+    match value.WhichOneof("value"):
+        case "int_value":
+            return value.int_value
+        case "double_value":
+            number = value.double_value
+        case "string_value" if _NUMBER.fullmatch(value.string_value):
+            # Collectors and gateways that make texts of all attributes.
+            number = float(value.string_value)
+        case _:
+            return None
+    return number if math.isfinite(number) else None
 
 
 def _decode(raw: bytes) -> AnyValue:

@@ -60,6 +60,8 @@ class Intake:
         records: Sequence[RequestRecord],
         rejected: Counter[str] | None = None,
         clamped: int = 0,
+        *,
+        fuller: Sequence[RequestRecord] = (),
     ) -> Counter[str]:
         """Keep and count records; returns when they are on the disk.
 
@@ -68,6 +70,7 @@ class Intake:
             records: What was read.
             rejected: What could not be read, by reason.
             clamped: Negative stage times that were set to 0.
+            fuller: Records that were accepted before, of which more is known now.
 
         Returns:
             What was rejected, by reason: ``rejected``, and records that the store cannot hold.
@@ -76,22 +79,23 @@ class Intake:
             StoreFull: If the disk is too slow: try again later.
             StoreError: If the disk refuses.
         """
-        self._infer(records)
+        rows = [*records, *fuller]
+        self._infer(rows)
         if self._pseudonyms is not None:
-            for record in records:
-                self._pseudonyms.veil(record)
+            for row in rows:
+                self._pseudonyms.veil(row)
         left_out = Counter(rejected)
         try:
-            self._keep(records)
+            self._keep(rows)
         except StoreUnfit:
             left_out["unfit"] += len(records)
-            records = ()
+            records = fuller = ()
         with self._lock:
             self._accepted[source] += len(records)
             self._clamped[source] += clamped
             for reason, count in left_out.items():
                 self._rejected[source, reason] += count
-        self._matcher.add(records)
+        self._matcher.add(records, fuller)
         return left_out
 
     def _keep(self, records: Sequence[RequestRecord]) -> None:

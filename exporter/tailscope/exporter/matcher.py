@@ -16,12 +16,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
 from tailscope.exporter.outerview import lent
-from tailscope.exporter.seen import Seen
+from tailscope.exporter.views import Views
 from tailscope.records.record import RequestRecord
 
 Pair = tuple[RequestRecord | None, RequestRecord | None]
@@ -102,11 +102,17 @@ class Matcher:
         emit: Called with the requests that are complete. Called under the matcher's lock, in order.
         expect_gateway: Whether a gateway's rows are to be expected from the start. Otherwise
             engine rows begin to wait when the first gateway row has been seen.
+        staged: Sources whose stages come in spans of their own.
         now: Monotonic clock, seconds.
     """
 
     def __init__(
-        self, emit: Emit, *, expect_gateway: bool, now: Callable[[], float] = time.monotonic
+        self,
+        emit: Emit,
+        *,
+        expect_gateway: bool,
+        staged: Iterable[str] = (),
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._emit = emit
         self._gateway_seen = expect_gateway
@@ -115,7 +121,7 @@ class Matcher:
         self._engines, self._gateways = _Index(), _Index()
         self._called: dict[Hashable, list[_Row]] = {}
         self._outers: dict[Hashable, _Row] = {}
-        self._seen = Seen()
+        self._views = Views(WAIT_SECONDS, staged)
         self._waiting: deque[_Row] = deque()
         self._settled: deque[_Row] = deque()
         self._complete: list[Pair] = []
@@ -123,20 +129,17 @@ class Matcher:
         self._early: deque[tuple[float, Sequence[RequestRecord]]] = deque()
         self._early_rows = 0
 
-    def add(self, records: Sequence[RequestRecord]) -> None:
-        """Take rows that were accepted."""
+    def add(self, records: Sequence[RequestRecord], fuller: Sequence[RequestRecord] = ()) -> None:
+        """Take rows that were accepted.
+
+        Args:
+            records: The rows.
+            fuller: Rows that came before, of which more is known now.
+        """
         with self._lock:
-            until = self._now() + WAIT_SECONDS
-            records = self._seen.new(records)
-            if not self._gateway_seen:
-                first = _first_gateway(records)
-                self._add_early(records[:first], until)
-                records = records[first:]
-            for record in records:
-                if record.role == "engine":
-                    self._add_engine(_Row(record, _State.WAITING, until))
-                else:
-                    self._add_gateway(_Row(record, _State.WAITING, until))
+            now = self._now()
+            self._take(self._views.new(records, now))
+            self._take(self._views.fuller(fuller, now))
             self._hand_on()
 
     def expire(self) -> None:
@@ -149,7 +152,20 @@ class Matcher:
         with self._lock:
             self._hand_on(everything=True)
 
+    def _take(self, records: Sequence[RequestRecord]) -> None:
+        until = self._now() + WAIT_SECONDS
+        if not self._gateway_seen:
+            first = _first_gateway(records)
+            self._add_early(records[:first], until)
+            records = records[first:]
+        for record in records:
+            if record.role == "engine":
+                self._add_engine(_Row(record, _State.WAITING, until))
+            else:
+                self._add_gateway(_Row(record, _State.WAITING, until))
+
     def _hand_on(self, everything: bool = False) -> None:
+        self._take(list(self._views.due(self._now(), everything)))
         self._expire(everything)
         if self._complete:
             complete, self._complete = self._complete, []

@@ -106,7 +106,7 @@ class Receiver:
             batch = self._spans.read(read_json(plain) if json else read_protobuf(plain))
             del plain
         rejected = self._intake.accept(
-            self._health.source, batch.records, batch.rejected, batch.clamped
+            self._health.source, batch.records, batch.rejected, batch.clamped, fuller=batch.fuller
         )
         self._health.success(message="receives spans")
         response = ExportTraceServiceResponse()

@@ -67,7 +67,12 @@ class Sidecar:
         otlp_socket = self._bind("--otlp-http", config.otlp_http) if config.otlp_http else None
         self._store = _open_store(config)
         self._requests = RequestMetrics(config.tenants)
-        self._matcher = Matcher(self._requests.observe, expect_gateway=bool(config.requests))
+        spans = [engine.spans for engine in engines().values() if engine.spans]
+        self._matcher = Matcher(
+            self._requests.observe,
+            expect_gateway=bool(config.requests),
+            staged=[kind.source for kind in spans if kind.stages],
+        )
         self._intake = Intake(self._store, self._matcher, self._place, config.pseudonyms)
         self._engines = [self._engine_source(target) for target in config.targets]
         self._pollers = [self._engine_poller(source) for source in self._engines]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from tailscope.catalogue.spans import KINDS, TIMEOUT, SpanKind
-from tailscope.exporter.anyvalue import read_duration, read_float, read_int, read_name, read_text
+from tailscope.exporter.anyvalue import read_duration, read_float, read_int, read_name
 from tailscope.exporter.otlp import Attributes
 from tailscope.records.outcome import of_status, of_timeout
 from tailscope.records.record import COLUMNS, MAX_TEXT, RequestRecord
 from tailscope.records.tenancy import TenantRule
 
-_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_text}
+_READ: dict[type, Callable[[bytes], Any]] = {float: read_float, int: read_int, str: read_name}
 
 
 class Kind:
@@ -60,7 +60,7 @@ class Kind:
         if not self.marked(name, names):
             return False
         for attribute, texts in self.declared.without.items():
-            if attribute in names and read_text(attributes[attribute]) in texts:
+            if attribute in names and read_name(attributes[attribute]) in texts:
                 return False
         return True
 
@@ -94,7 +94,7 @@ class Kind:
     def _mark(self, attributes: Attributes) -> str | None:
         for mark in self.declared.outcomes:
             raw = attributes.get(mark.attribute)
-            if raw is not None and mark.pattern.fullmatch(read_text(raw) or ""):
+            if raw is not None and mark.pattern.fullmatch(read_name(raw) or ""):
                 return mark.outcome
         return None
 

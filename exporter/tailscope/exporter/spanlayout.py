@@ -20,7 +20,7 @@ from typing import NamedTuple
 # Fields of a span in ``trace/v1/trace.proto``.
 TRACE, SPAN, PARENT, START, END = "trace_id", "span_id", "parent_span_id", "start", "end"
 _FIELDS = {1: (TRACE, 16), 2: (SPAN, 8), 4: (PARENT, 8), 7: (START, 8), 8: (END, 8)}
-_STATE, _NAME, _ATTRIBUTE, _STATUS, _FLAGS = 3, 5, 9, 15, 16
+_NAME, _ATTRIBUTE, _STATUS, _FLAGS = 5, 9, 15, 16
 _COUNTS = {6, 10, 12, 14}  # the kind of the span, and how many attributes and so on were dropped
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -19,6 +19,7 @@ from tailscope.catalogue.spans import SERVER_ATTRIBUTES
 from tailscope.exporter.otlp import Attributes, Group, Span, decode_span
 from tailscope.exporter.spankinds import Kind, TenantPlaces, first, kinds
 from tailscope.exporter.spanshortcut import EngineSpans, Shortcuts
+from tailscope.exporter.stages import Key, Stages
 from tailscope.records.record import EARLIEST_NS, RequestRecord, complete
 from tailscope.records.tenancy import DEFAULT_RULES, TenantRule, parse_rules
 
@@ -34,11 +35,13 @@ class Batch:
 
     Attributes:
         records: In the order of the message.
+        fuller: Records of earlier messages of which this one tells more.
         rejected: Requests that could make no record, by reason.
         clamped: Negative stage times that were set to 0.
     """
 
     records: list[RequestRecord] = field(default_factory=list)
+    fuller: list[RequestRecord] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     clamped: int = 0
 
@@ -62,6 +65,10 @@ class SpanReader:
         rules = parse_rules("", DEFAULT_RULES) if rules is None else rules
         declared = [engine.spans for engine in engines.values() if engine.spans]
         self._kinds = kinds(rules, declared)
+        self._columns = {name: one for kind in declared for name, one in kind.stages.items()}
+        self._between = {kind.between for kind in declared if kind.between}
+        self._in_stages = {kind.source for kind in declared if kind.stages}
+        self._stages = Stages(self._columns)
         places = TenantPlaces(rules)
         # The quick way knows attributes of the span and of the resource, and no other places.
         of_span, self._shared = places.plain or ((), ())
@@ -77,7 +84,7 @@ class SpanReader:
             BadMessage: If the message is none after all.
             TooLarge: If the message exceeds a limit.
         """
-        batch = Batch()
+        batch, staged = Batch(), dict[Key, int]()
         for resource, spans in groups:
             shared = resource.attributes
             tenant = first(shared, self._shared)
@@ -88,24 +95,38 @@ class SpanReader:
                 for one in found:
                     if not isinstance(one, bytes):
                         batch.records.append(one)
-                    elif (record := self._decoded(one, shared, server, batch)) is not None:
+                    elif (span := decode_span(one)) is None:
+                        batch.rejected["too_large"] += 1
+                    elif (record := self._record(span, shared, server, batch)) is not None:
                         batch.clamped += complete(record)
+                        if record.source in self._in_stages:
+                            staged[self._stages.request(span, record)] = len(batch.records)
                         batch.records.append(record)
+        self._fill(batch, staged)
         return batch
 
-    def _decoded(
-        self, part: bytes, shared: Attributes, server: str | None, batch: Batch
+    def _fill(self, batch: Batch, staged: Mapping[Key, int]) -> None:
+        """Put in what spans of stages told."""
+        for key, record in self._stages.fuller():
+            batch.clamped += complete(record)
+            if key in staged:
+                batch.records[staged[key]] = record
+            else:
+                batch.fuller.append(record)
+
+    def _record(
+        self, span: Span, shared: Attributes, server: str | None, batch: Batch
     ) -> RequestRecord | None:
-        span = decode_span(part)
-        if span is None:
-            batch.rejected["too_large"] += 1
-            return None
         attributes = span.attributes
         names = frozenset(attributes)
         for kind in self._kinds:
             if kind.matches(span.name, names, attributes):
                 break
         else:
+            if span.name in self._columns:
+                self._stages.stage(span)
+            elif not self._between.isdisjoint(names):
+                self._stages.thread(span)
             return None
         declared, values = kind.declared, kind.values(names, attributes)
         values["tenant"] = kind.tenant(attributes, shared, span.trace_state, values)

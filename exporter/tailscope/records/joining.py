@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailscope.records import twins
 from tailscope.records.lone import lone
 from tailscope.records.record import COLUMNS, RequestRecord
 from tailscope.records.schema import REQUESTS, request_batch
@@ -28,20 +29,27 @@ MAX_NS = 2**63 - 1
 # middleware's in a trace, is an outer view of the same request: it gives what the inner one lacks
 # and is no request of its own. Several inner ones are the attempts of one call: they share its
 # tenant and its session.
-# A row is known by its span; one without a span is the same only if it is so in every column that
-# its source told: what was inferred may be another thing when a file is read again.
+# A row is known by its span, and the fuller one counts; one without a span is the same only if it
+# is so in every column that its source told: what was inferred may be another thing when a file is
+# read again. A twin is another view that an engine gives of a request: no request of its own.
 # Engine rows meet gateway rows by identity, never by time: first the span that called the engine,
 # then a trace that holds one gateway row only, then the client's request id where it is unique.
 # Where a trace holds several gateway rows, only what they agree on is taken.
 _PAIRS = """
 WITH keys AS MATERIALIZED (
     SELECT row, role, source, arrived_ns, trace_id, span_id, parent_span_id, request_id, tenant,
-        CASE WHEN span_id IS NULL THEN hash(WHOLE) END AS whole
+        queue_seconds, CASE WHEN span_id IS NULL THEN hash(WHOLE) END AS whole
     FROM records
 ),
-first AS (SELECT min(row) AS row FROM keys GROUP BY role, trace_id, span_id, whole),
+first AS (
+    SELECT coalesce(min(row) FILTER (queue_seconds IS NOT NULL), min(row)) AS row
+    FROM keys GROUP BY role, trace_id, span_id, whole
+),
 once AS MATERIALIZED (SELECT * FROM keys SEMI JOIN first USING (row)),
-engine AS (SELECT * FROM once WHERE role = 'engine'),
+seen AS (SELECT * FROM once WHERE role = 'engine'),
+twins AS MATERIALIZED (TWINS),
+engine AS (SELECT * FROM seen s WHERE NOT EXISTS (FROM twins t WHERE t.twin = s.row)),
+twin_of AS (SELECT own, min(twin) AS twin FROM twins GROUP BY own),
 views AS MATERIALIZED (SELECT * FROM once WHERE role = 'gateway'),
 called AS (
     SELECT i.row AS near, min(o.row) AS far
@@ -101,18 +109,19 @@ agreed AS (
     WHERE trace_id IS NOT NULL GROUP BY trace_id
     HAVING count(*) > 1 AND count(DISTINCT tenant) = 1 AND count(*) = count(tenant)
 )
-SELECT e.row AS own, p.gateway AS partner, p.parts AS parts, o.far AS far, o.attempts AS attempts,
-    a.tenant AS agreed,
+SELECT e.row AS own, w.twin AS twin, p.gateway AS partner, p.parts AS parts, o.far AS far,
+    o.attempts AS attempts, a.tenant AS agreed,
     CASE WHEN p.joined IS NOT NULL THEN p.joined
          WHEN e.tenant IS NULL AND a.tenant IS NOT NULL THEN 'agreed' END AS joined,
     e.arrived_ns AS arrived_ns
 FROM engine e
+LEFT JOIN twin_of w ON w.own = e.row
 LEFT JOIN partner p ON p.engine = e.row
 LEFT JOIN outer_view o ON o.near = p.gateway
 LEFT JOIN agreed a ON p.gateway IS NULL AND a.trace_id = e.trace_id
 WHERE e.arrived_ns >= $start AND e.arrived_ns < $end
 UNION ALL
-SELECT g.row, g.row, 1, o.far, o.attempts, NULL, NULL, g.arrived_ns
+SELECT g.row, NULL, g.row, 1, o.far, o.attempts, NULL, NULL, g.arrived_ns
 FROM gateway g
 LEFT JOIN outer_view o ON o.near = g.row
 WHERE NOT EXISTS (FROM partner p WHERE p.gateway = g.row)
@@ -152,6 +161,7 @@ _KEYS = (
     "parent_span_id",
     "request_id",
     "tenant",
+    "queue_seconds",
 )
 
 _INFERRED = {
@@ -255,7 +265,10 @@ class _Joined:
 
     def __init__(self, rows: pa.Table, needed: Collection[str], pairs: pa.Table) -> None:
         self._pairs = pairs
-        self._own = _taken(rows.select([name for name in COLUMNS if name in needed]), pairs["own"])
+        mine = rows.select([name for name in COLUMNS if name in needed])
+        self._own = _taken(mine, pairs["own"])
+        if pairs["twin"].null_count < pairs.num_rows:
+            self._own = twins.filled(self._own, mine.take(pairs["twin"]))
         self._views: tuple[pa.Table, ...] = ()
         # Most often there is no gateway at all.
         if pairs["partner"].null_count < pairs.num_rows:
@@ -346,7 +359,7 @@ def _pairs(rows: pa.Table, start_ns: int, end_ns: int, *, alone: bool = False) -
     numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
     with duckdb.connect() as connection:
         connection.register("records", numbered)
-        query = _PAIRS.replace("WHOLE", whole)
+        query = _PAIRS.replace("WHOLE", whole).replace("TWINS", twins.query(rows))
         found = connection.sql(query, params={"start": start_ns, "end": end_ns})
         return found.to_arrow_table()
 
@@ -366,6 +379,7 @@ def _lone_pairs(rows: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
     return pa.table(
         {
             "own": own,
+            "twin": pa.nulls(len(own), pa.int64()),
             "partner": pa.nulls(len(own), pa.int64()),
             "agreed": nothing,
             "joined": nothing,

@@ -174,7 +174,9 @@ IGNORED = (
 
 SPANS = SpanKind(
     # The root span of a request (``--enable-trace``). Its name holds the request's id, so it is
-    # known by its attributes; its child spans have none of them.
+    # known by its attributes. Below it each thread of a process that worked for the request has a
+    # span, and below that each stage; the scheduler's, of which every rank sends its own, know the
+    # queue and the prefill. Seen in SGLang 0.5.23 (``srt/observability``).
     source="sglang",
     role="engine",
     engine="sglang",
@@ -193,6 +195,10 @@ SPANS = SpanKind(
     outcomes=(OutcomeMark("gen_ai.response.finish_reasons", re.compile(".*abort.*"), "aborted"),),
     # Its prefill counts from the dispatch and holds the queue, unless the queue is told as well.
     needs=MappingProxyType({"prefill_seconds": "queue_seconds"}),
+    stages=MappingProxyType(
+        {"prefill_waiting": "queue_seconds", "prefill_forward": "prefill_seconds"}
+    ),
+    between="thread_label",
 )
 
 ENGINE = Engine(

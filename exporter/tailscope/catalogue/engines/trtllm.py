@@ -149,7 +149,8 @@ DOCUMENTS = (
 
 SPANS = SpanKind(
     # Its module was made after vLLM's, and its spans have the same name: what tells them apart is
-    # what only one of them writes. Its request id is a count of its own and identifies nothing.
+    # what only one of them writes. Its request id is a count of its own, which only its file of
+    # ``perf_metrics`` has as well.
     source="trtllm",
     role="engine",
     name="llm_request",
@@ -160,7 +161,12 @@ SPANS = SpanKind(
     ),
     lacks=("gen_ai.latency.time_in_model_prefill", "gen_ai.latency.time_in_model_inference"),
     attributes=MappingProxyType(
-        {"gen_ai.response.finish_reasons": "finish_reason", **TOKENS, **LATENCIES}
+        {
+            "gen_ai.request.id": "request_id",
+            "gen_ai.response.finish_reasons": "finish_reason",
+            **TOKENS,
+            **LATENCIES,
+        }
     ),
     patterns=MappingProxyType({"finish_reason": FINISH_REASON}),
     outcomes=(

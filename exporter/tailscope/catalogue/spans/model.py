@@ -45,6 +45,8 @@ class SpanKind:
         needs_tenant: Whether a span that names no tenant is left out.
         places: Attributes of a tenant rule, by the rule's text, or by its kind before ``:*``.
         durations: Whether times are texts such as ``12.3ms``, as Rust writes them.
+        stages: Spans below it that last as long as a stage: name to column of the record.
+        between: Attribute of the spans that lie between it and its stages.
     """
 
     source: str
@@ -63,3 +65,5 @@ class SpanKind:
     needs_tenant: bool = False
     places: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     durations: bool = False
+    stages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    between: str = ""
