@@ -22,6 +22,9 @@ SHARED = 12
 VICTIMS = 8
 """Slow requests of others below which the slowest of the others are looked at."""
 
+REMOVED = 12
+"""Tenants that are removed to see what they did: those that ask for most."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -97,14 +100,13 @@ def records(engines: Sequence[Engine], seed: int) -> pd.DataFrame:
 
 
 def removal(engines: Sequence[Engine], seed: int, part: float = 0.05) -> dict[str, float]:
-    """Share of the slow excess of the others that goes away without each tenant."""
+    """Share of the slow excess of the others that goes away without each of the largest tenants."""
     whole = [_played(one, seed) for one in engines]
     excess = [_excess(one, rows) for one, rows in zip(engines, whole, strict=True)]
     every = np.concatenate(excess)
     least = np.sort(every)[-max(round(part * len(every)), 1)]
-    names = sorted({row[1] for one in engines for row in one.rows})
     found = {}
-    for name in names:
+    for name in _largest(engines):
         saved = total = 0.0
         theirs = np.array([row.tenant != name for rows in whole for row in rows])
         bound = least
@@ -124,6 +126,15 @@ def removal(engines: Sequence[Engine], seed: int, part: float = 0.05) -> dict[st
     return found
 
 
+def _largest(engines: Sequence[Engine]) -> list[str]:
+    asked: dict[str, float] = {}
+    for one in engines:
+        for _, name, prompt, cached, answer in one.rows:
+            work = engine_seconds(one.machine, prompt - cached, answer)
+            asked[name] = asked.get(name, 0.0) + work
+    return sorted(sorted(asked, key=lambda name: -asked[name])[:REMOVED])
+
+
 def _played(one: Engine, seed: int) -> list[Request]:
     rows = sorted(one.rows)
     requests = [Request(i, who, at, n, c, m) for i, (at, who, n, c, m) in enumerate(rows)]
@@ -138,6 +149,7 @@ def _excess(one: Engine, rows: Sequence[Request]) -> np.ndarray:
         single = copy.copy(row)
         single.seen = single.start = single.first = single.done = -1.0
         single.made = single.held = single.left = 0
+        single.spare = 0.0
         play([single], calm, 0)
         found.append(max(row.done - row.arrived - (single.done - single.arrived), 0.0))
     return np.array(found)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tests.simulated.engine import Machine
-from tests.simulated.fleet import Engine, Row, Usual, poisson, records, removal
+from tests.simulated.fleet import Engine, Row, Usual, poisson, records, removal, tenants
 from tests.simulated.quiet import SPAN, Dice
 from tests.simulated.scenario import random_machine
 
@@ -172,6 +172,123 @@ def beside_large(scene: Scene) -> Found:
     return _one(scene, [*rows, *scene.attack((0.6, 0.9))])
 
 
+def leaves(scene: Scene) -> Found:
+    """A load that was there from the beginning, and stops half-way."""
+    end = SPAN * float(scene.dice.random.uniform(0.4, 0.55))
+    return _one(scene, scene.attack((0.6, 0.8), begin=0.0, end=end))
+
+
+def arrives(scene: Scene) -> Found:
+    """A tenant that was not there before, and stays."""
+    who = replace(scene.culprit, name="new")
+    begin = SPAN * float(scene.dice.random.uniform(0.5, 0.65))
+    engines, _ = _one(scene, scene.attack((0.6, 0.8), who, begin, SPAN))
+    return engines, (who,)
+
+
+def brief(scene: Scene) -> Found:
+    """There for one hundredth of the time."""
+    begin = scene.begin
+    return _one(scene, scene.attack((3.0, 5.0), begin=begin, end=begin + 0.01 * scene.dice.span))
+
+
+def giants(scene: Scene) -> Found:
+    """Six requests of a tenant are as long as the model takes; the others are as usual."""
+    giant = replace(scene.culprit, prompt=28_000.0, cached=0.0, spread=0.05)
+    times = scene.begin + 1.5 * np.arange(6)
+    return _one(scene, giant.at(scene.dice.random, times.tolist()))
+
+
+def large_batch(scene: Scene) -> Found:
+    """Long answers to short prompts, and nobody waits: all steps take longer."""
+    attack = scene.attack((1.5, 2.5), prompt=50.0, answer=500.0, cached=0.0)
+    return _one(scene, attack, sequences=512, blocks=100_000, budget=8192)
+
+
+def long_victim(scene: Scene) -> Found:
+    """A steady tenant with long prompts, whose own requests are slow, beside the culprit."""
+    victim = replace(scene.some[1], name="victim", prompt=8000.0, cached=0.0)
+    victim = replace(victim, rate=0.2 / victim.work(scene.machine))
+    return _one(scene, [*scene.dice.steady([victim]), *scene.attack((0.6, 1.0))])
+
+
+def at_the_gateway(scene: Scene) -> Found:
+    """A flood that waits before the engine, which lets in only what it can run at once."""
+    return flood(scene)
+
+
+def speculative(scene: Scene) -> Found:
+    """Long answers on an engine whose steps give some requests more tokens than others."""
+    answer = float(scene.dice.random.uniform(700, 1200))
+    return _one(scene, scene.attack((1.2, 1.8), answer=answer), speculation=2.0)
+
+
+def cache_collapse(scene: Scene) -> Found:
+    """A tenant whose long prompts are cached no more for a while; it sends what it always did."""
+    who = replace(scene.culprit, name="lost", prompt=6000.0, cached=0.95)
+    who = replace(who, rate=0.25 / who.work(scene.machine))
+    rows = scene.dice.steady([who])
+    lost = [
+        (at, name, prompt, 0 if scene.begin <= at < scene.end else cached, answer)
+        for at, name, prompt, cached, answer in rows
+    ]
+    return _one(scene, lost)[0], (who,)
+
+
+def in_turn(scene: Scene) -> Found:
+    """Two culprits, one after the other."""
+    second, length = scene.some[1], (scene.end - scene.begin) * 0.7
+    later = scene.begin + 3 * length
+    rows = scene.attack((1.0, 1.3), end=scene.begin + length)
+    rows += scene.attack((1.0, 1.3), second, later, later + length)
+    return _one(scene, rows)[0], (scene.culprit, second)
+
+
+def everywhere(scene: Scene) -> Found:
+    """A flood over three servers."""
+    found = [
+        Engine(name, scene.machine, [*scene.usual(), *scene.attack((0.8, 1.2))]) for name in "abc"
+    ]
+    return found, (scene.culprit,)
+
+
+def crowd(scene: Scene) -> Found:
+    """One of two hundred tenants floods."""
+    weights = scene.dice.weights(200)
+    some = tenants(scene.dice.random, scene.machine, scene.dice.load(0.3, 0.55), weights)
+    who = some[0]
+    rows = [*scene.dice.steady(some), *scene.attack((0.8, 1.2), who)]
+    return [Engine("one", scene.machine, rows)], (who,)
+
+
+def tide(scene: Scene) -> Found:
+    """A flood in a day, in which everybody's load rises and falls."""
+    phase = scene.dice.random.uniform(0, 2 * np.pi)
+
+    def shape(when: np.ndarray) -> np.ndarray:
+        return 1.0 + 0.7 * np.sin(2 * np.pi * when / scene.dice.span + phase)
+
+    begin = scene.begin
+    attack = scene.attack((0.9, 1.3), begin=begin, end=begin + 0.03 * scene.dice.span)
+    rows = [*scene.dice.shaped(scene.some, shape), *attack]
+    return [Engine("one", scene.machine, rows)], (scene.culprit,)
+
+
+def adapters(scene: Scene) -> Found:
+    """Every tenant has a model of its own, and all of them are one engine's."""
+    return flood(scene)
+
+
+def half_told(scene: Scene) -> Found:
+    """Half of the requests do not say whose they are."""
+    return flood(scene)
+
+
+def mostly_strangers(scene: Scene) -> Found:
+    """The culprit, beside a main load that does not say whose it is."""
+    return beside_large(scene)
+
+
 GUILTY: tuple[Callable[[Scene], Found], ...] = (
     flood,
     short_burst,
@@ -187,9 +304,50 @@ GUILTY: tuple[Callable[[Scene], Found], ...] = (
     one_of_two_servers,
     newcomer,
     beside_large,
+    leaves,
+    arrives,
+    brief,
+    giants,
+    large_batch,
+    long_victim,
+    at_the_gateway,
+    speculative,
+    cache_collapse,
+    in_turn,
+    everywhere,
+    crowd,
+    tide,
+    adapters,
+    half_told,
+    mostly_strangers,
 )
 
 KINDS = {kind.__name__: kind for kind in GUILTY}
+
+LONG = {"brief": 5, "tide": 10}
+"""Kinds whose runs are so many times as long."""
+
+
+def _before(frame: pd.DataFrame) -> pd.DataFrame:
+    """All waiting was before the engine."""
+    waited = frame["frontend_seconds"] + frame["queue_seconds"]
+    return frame.assign(frontend_seconds=waited, queue_seconds=0.0)
+
+
+def _untold(frame: pd.DataFrame) -> pd.DataFrame:
+    lost = np.random.default_rng(len(frame)).random(len(frame)) < 0.5
+    return frame.assign(tenant=frame["tenant"].mask(lost))
+
+
+RECORDED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "at_the_gateway": _before,
+    "adapters": lambda frame: frame.assign(model="base-" + frame["tenant"]),
+    "half_told": _untold,
+    "mostly_strangers": lambda frame: frame.assign(
+        tenant=frame["tenant"].mask(frame["tenant"] == "large")
+    ),
+}
+"""What the records of some kinds say, and do not say."""
 
 
 def guilty(kind: str, seed: int, **changes: Any) -> Guilty:
@@ -201,10 +359,13 @@ def guilty(kind: str, seed: int, **changes: Any) -> Guilty:
         changes: What the engine has beside, such as jitter.
     """
     machine = replace(random_machine(seed), **changes)
-    dice = Dice(np.random.default_rng([seed, len(kind), 3]), machine)
-    begin = SPAN * float(dice.random.uniform(0.3, 0.5))
-    end = begin + SPAN * float(dice.random.uniform(0.1, 0.2))
-    load = 0.25 if kind == "beside_large" else dice.load(0.3, 0.55)
+    span = SPAN * LONG.get(kind, 1)
+    dice = Dice(np.random.default_rng([seed, len(kind), 3]), machine, span)
+    begin = span * float(dice.random.uniform(0.3, 0.5))
+    end = begin + span * float(dice.random.uniform(0.1, 0.2))
+    load = 0.25 if kind in ("beside_large", "mostly_strangers") else dice.load(0.3, 0.55)
     engines, culprits = KINDS[kind](Scene(dice, dice.usual(load), begin, end))
+    frame = records(engines, seed)
+    told = RECORDED[kind](frame) if kind in RECORDED else frame
     names = tuple(one.name for one in culprits)
-    return Guilty(kind, records(engines, seed), names, removal(engines, seed))
+    return Guilty(kind, told, names, removal(engines, seed))

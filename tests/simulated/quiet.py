@@ -40,6 +40,7 @@ class Dice:
 
     random: np.random.Generator
     machine: Machine
+    span: float = SPAN
 
     def weights(self, count: int | None = None, even: float = 2.0) -> Sequence[float]:
         """Shares of the load of some tenants."""
@@ -61,16 +62,16 @@ class Dice:
         return [
             row
             for one in some
-            for row in one.at(self.random, poisson(self.random, one.rate, 0.0, SPAN))
+            for row in one.at(self.random, poisson(self.random, one.rate, 0.0, self.span))
         ]
 
     def shaped(self, some: Sequence[Usual], shape: Callable[[np.ndarray], np.ndarray]) -> list[Row]:
         """Their requests at a rate that has one shape for all; the mean of the shape is kept."""
-        grid = shape(np.linspace(0.0, SPAN, 2000))
+        grid = shape(np.linspace(0.0, self.span, 2000))
         most = float(grid.max() / grid.mean())
         rows = []
         for one in some:
-            times = np.array(poisson(self.random, one.rate * most, 0.0, SPAN))
+            times = np.array(poisson(self.random, one.rate * most, 0.0, self.span))
             kept = times[self.random.random(len(times)) < shape(times) / grid.max()]
             rows += one.at(self.random, kept.tolist())
         return rows
@@ -258,6 +259,54 @@ def light(dice: Dice) -> Fleet:
     return [Engine("one", dice.machine, dice.steady(dice.usual(dice.load(0.05, 0.25))))], False
 
 
+def failover(dice: Dice) -> Fleet:
+    """Tenants that each have their server, until one server is gone and the other gets all."""
+    machine, gone = dice.machine, SPAN * dice.random.uniform(0.5, 0.7)
+    some = dice.usual(dice.load(0.7, 1.1))
+    first = dice.steady(some[::2])
+    second = dice.steady(some[1::2])
+    moved = [row for row in second if row[0] >= gone]
+    stayed = [row for row in second if row[0] < gone]
+    return [Engine("a", machine, [*first, *moved]), Engine("b", machine, stayed)], None
+
+
+def strangers(dice: Dice) -> Fleet:
+    """A flood of requests that do not say whose they are."""
+    some = dice.usual(dice.load(0.4, 0.6))
+    begin = SPAN * dice.random.uniform(0.3, 0.6)
+    flood = replace(some[0], name="")
+    times = poisson(dice.random, 1.0 / flood.work(dice.machine), begin, begin + 0.15 * SPAN)
+    return [Engine("one", dice.machine, [*dice.steady(some), *flood.at(dice.random, times)])], None
+
+
+def cold_start(dice: Dice) -> Fleet:
+    """Everybody's cache is lost at one time: the engine, or the router, began anew."""
+    lost = SPAN * dice.random.uniform(0.3, 0.6)
+    until = lost + SPAN * dice.random.uniform(0.1, 0.3)
+    some = [replace(one, cached=0.8) for one in dice.usual(dice.load(0.6, 0.8))]
+    rows = [
+        (at, who, prompt, 0 if lost <= at < until else cached, answer)
+        for at, who, prompt, cached, answer in dice.steady(some)
+    ]
+    return [Engine("one", dice.machine, rows)], None
+
+
+def hang(dice: Dice) -> Fleet:
+    """The engine does next to nothing for some seconds, and all wait."""
+    begin = SPAN * dice.random.uniform(0.3, 0.6)
+    length = float(dice.random.uniform(4.0, 12.0))
+    machine = replace(dice.machine, slow_from=begin, slow_until=begin + length, slow_by=200.0)
+    return [Engine("one", machine, dice.steady(dice.usual(dice.load(0.4, 0.7))))], None
+
+
+def batch_and_chat(dice: Dice) -> Fleet:
+    """A steady batch job with long prompts beside tenants that chat."""
+    some = dice.usual(dice.load(0.3, 0.5))
+    job = replace(some[0], name="job", prompt=8000.0, answer=20.0, cached=0.0)
+    job = replace(job, rate=float(dice.load(0.2, 0.4)) / job.work(dice.machine))
+    return [Engine("one", dice.machine, dice.steady([*some, job]))], False
+
+
 QUIET: tuple[Callable[[Dice], Fleet], ...] = (
     steady,
     own_bursts,
@@ -278,6 +327,11 @@ QUIET: tuple[Callable[[Dice], Fleet], ...] = (
     noisy,
     overload,
     light,
+    failover,
+    strangers,
+    cold_start,
+    hang,
+    batch_and_chat,
 )
 """All kinds; clients' timeouts cut the records of every fourth run."""
 
@@ -292,6 +346,7 @@ def quiet(kind: str, seed: int) -> Quiet:
     dice = Dice(np.random.default_rng([seed, len(kind)]), machine)
     engines, slow = KINDS[kind](dice)
     frame = records(engines, seed)
+    frame["tenant"] = frame["tenant"].mask(frame["tenant"] == "")
     return Quiet(kind, given_up(frame) if seed % 4 == 2 else frame, slow)
 
 

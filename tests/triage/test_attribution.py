@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tailscope.triage.stagetimes import Stages
 from tailscope.triage.study import costing
 from tailscope.triage.verdict import Attribution, attribute
-from tailscope.triage.work import Stages, works
+from tailscope.triage.work import works
 from tests.degraded import WAYS
 from tests.simulated.engine import Machine
 from tests.simulated.scenario import Scenario, scenario

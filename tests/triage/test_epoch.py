@@ -53,6 +53,25 @@ def test_every_restart_is_found() -> None:
     assert len(reckon(restarted(ENGINE, OTHER, ENGINE), SlowRule()).epochs) == 2
 
 
+def test_an_engine_that_only_slept_is_away_for_seconds() -> None:
+    (epoch,) = reckon(restarted(ENGINE, OTHER, pause=-20.0), SlowRule()).epochs
+    assert 5.0 <= epoch.pause < 10.0
+
+
+def test_a_gateway_that_holds_requests_back_meanwhile_hides_no_restart() -> None:
+    frame = restarted(ENGINE, OTHER)
+    when = frame["arrived_ns"] - frame["arrived_ns"].min()
+    waiting = (when > 150e9) & (when < 165e9)
+    assert waiting.sum() >= 5
+    # They came evenly in the pause before, and started when they did.
+    held = np.where(waiting, (when - 95e9 - (when - 150e9) * 4.0) / 1e9, 0.0).clip(min=0.0)
+    early = frame.assign(arrived_ns=frame["arrived_ns"] - (held * 1e9).astype("int64"))
+    for name in ("frontend", "ttft", "total"):
+        early[f"{name}_seconds"] += held
+    (epoch,) = reckon(early, SlowRule()).epochs
+    assert epoch.pause > 30.0
+
+
 def test_a_restart_of_the_same_engine_changes_nothing() -> None:
     assert reckon(restarted(ENGINE, ENGINE), SlowRule()).epochs == ()
 

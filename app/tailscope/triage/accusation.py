@@ -6,7 +6,8 @@ A tenant is accused if all of this holds:
     ledger share  >= 0.20    its work did hold the engine while they waited or ran
     a change                 its load rose by half or more, in a stretch that an unchanged tenant
                              of its burstiness would show once in two hundred times at most
-    of its own               beyond what the load of the others did in that stretch
+    of its own               beyond what the load of the others did in that stretch, and not what
+                             came over from another server
     at the right time        at least half of the others' slow seconds fall into it
     victims                  at least 8 requests of others that were noticeably slowed
     a healthy engine         the engine itself explains less than 0.35 of the excess

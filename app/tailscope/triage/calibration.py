@@ -147,7 +147,7 @@ class _Trial:
 
     def waited(self) -> bool:
         """Whether requests waited for longer than the steps of their time can explain."""
-        return bool((self.work.queue > 20.0 * max(self.cost.step, 1e-3)).any())
+        return bool((self.work.held_back > 20.0 * max(self.cost.step, 1e-3)).any())
 
 
 def _by_tokens(trial: _Trial, scheduler: Scheduler, known: Limits | None) -> Engine:
@@ -211,7 +211,7 @@ def most(work: Work) -> int:
     request that is done is taken at once, and the two times come from different clocks.
     """
     times, open_ = running(work.start, work.done)
-    waiting_times, waiting = running(work.arrived + work.frontend, work.start)
+    waiting_times, waiting = running(work.start - work.held_back, work.start)
     edges = np.unique(np.concatenate([times, waiting_times]))
     level = open_[np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)]
     queue = waiting[np.maximum(np.searchsorted(waiting_times, edges, side="right") - 1, 0)]

@@ -23,7 +23,8 @@ import numpy as np
 from scipy.optimize import nnls
 
 from tailscope.triage.exposure import Curve, curve
-from tailscope.triage.work import Floats, Ints, Stages, Work
+from tailscope.triage.stagetimes import Stages
+from tailscope.triage.work import Floats, Ints, Work
 
 SAMPLE = 4_000
 """Rows that are enough for a fit."""

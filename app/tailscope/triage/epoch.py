@@ -19,8 +19,8 @@ import numpy as np
 from tailscope.triage.cost import activity, expected_decode, fit
 from tailscope.triage.work import Floats, Ints, Work
 
-PAUSE = 10.0
-"""Seconds: a server of language models does not start faster."""
+PAUSE = 5.0
+"""Seconds: a server of language models does not start faster, even one that only slept."""
 
 LONGER = 3.0
 """How far a pause has to stand out among the others."""
@@ -42,7 +42,7 @@ class Epoch:
     Attributes:
         server: Engine instance.
         model: Served model.
-        begin: When its first request came, seconds after the origin.
+        begin: When its first request started, seconds after the origin.
         pause: Seconds before that in which nothing ran.
         slower: Seconds of a decode, over what the engine before would have needed.
     """
@@ -65,7 +65,7 @@ def parted(work: Work) -> tuple[list[Work], list[Epoch]]:
         after = work.take(np.arange(place, end))
         slower = _slower(before, after)
         if slower is not None:
-            begin = float(after.arrived[0])
+            begin = float(after.start.min())
             pause = begin - float(before.done.max())
             epochs.append(Epoch(work.server, work.model, begin, pause, slower))
             cuts.append(place)
@@ -85,7 +85,9 @@ def _pauses(work: Work) -> Ints:
     """Positions of the requests that came after an unusually long pause."""
     if len(work) < 2 * FEWEST:
         return np.empty(0, dtype=np.int64)
-    idle: Floats = work.arrived[1:] - np.maximum.accumulate(work.done)[:-1]
+    # A gateway takes requests while the engine is away: what counts is when the next one starts.
+    begin = np.minimum.accumulate(work.start[::-1])[::-1]
+    idle: Floats = begin[1:] - np.maximum.accumulate(work.done)[:-1]
     usual = float(np.partition(idle, -_USUAL)[-_USUAL])
     found: Ints = np.flatnonzero(idle >= max(PAUSE, LONGER * usual)) + 1
     return found

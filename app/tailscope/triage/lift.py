@@ -3,17 +3,7 @@
 Near saturation the removal of any large tenant would end the queue, so removal alone accuses the
 innocent. What tells them apart is a change against their own past. Work is counted where it
 arrives and by its size alone, in engine seconds: a saturated engine executes everybody's work at a
-steady rate, whoever floods it.
-
-The stretch of time in which a tenant's load stands out most is found by a scan over all intervals,
-
-    llr = n (y ln(y / f) + (1 - y) ln((1 - y) / (1 - f)))     if y > f, else 0
-
-with y the share of the work in the interval, f the interval's share of the time, and n the number
-of requests of equal size that would vary as much, (sum u)^2 / sum u^2 (Kulldorff's statistic). It
-weighs short and long intervals alike; the same scan over the tenant's own requests in random order
-(work and gaps between arrivals shuffled) says how far an unchanged tenant of that burstiness gets
-by chance. So the best of many intervals is compared with the best of many: the choice is paid for.
+steady rate, whoever floods it. ``scan`` finds the stretch in which it stands out most.
 
     lift = rate of the tenant's work within its stretch / rate outside of it
 
@@ -35,25 +25,14 @@ import numpy as np
 
 from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.cost import Cost
-from tailscope.triage.work import Flags, Floats, Ints, Work
-
-BINS = 120
-"""Bins of the scan over the whole time."""
-
-SHUFFLES = 199
-"""Shuffled scans: a p-value of 0.005 is the smallest that they can give."""
+from tailscope.triage.scan import BINS, binned, chance, likelihood, scan, thinned
+from tailscope.triage.work import Flags, Floats, Work
 
 CACHE_DROP = -0.25
 """Change of the cached share from which the prefix cache was lost."""
 
-_SHORTEST, _LONGEST = 2, 72
-"""Bins of the stretches that are tried; a longer one leaves too little past to compare with."""
-
 _FEWEST = 4
 """Requests below which a tenant has no past and no burst."""
-
-_MOST = 5_000
-"""Requests of a tenant whose gaps are shuffled; of more, evenly spaced ones."""
 
 _TIDE = 18
 """Bins, at least, that tell how the load of all others rose about a stretch."""
@@ -167,10 +146,10 @@ def change(
     begin, end = float(work.arrived.min()), float(work.arrived.max())
     if mine.sum() < _FEWEST or end <= begin:
         return None
-    when, load = _thinned(work.arrived[mine] - begin, size[mine])
+    when, load = thinned(work.arrived[mine] - begin, size[mine])
     width = (end - begin) / BINS
-    bins = _binned(when, load, width)
-    _, low, high = _scan(bins)
+    bins = binned(when, load, width)
+    _, low, high = scan(bins)
     inside = (work.arrived >= begin + low * width) & (work.arrived < begin + high * width)
     part = (high - low) / BINS
     now, past = _cached(work, mine & inside), _cached(work, mine & ~inside)
@@ -181,37 +160,19 @@ def change(
     lift = _ratio(size, mine, inside, part)
     surge = others >= SURGE and high - low >= _LONG
     usual = part if lift >= _HIGH * max(tide, 1.0) and not surge else _followed(part, tide)
-    gain = float(_gain(share, usual)) / (1.0 if lift >= _HIGH else _CLEARLY)
+    gain = float(likelihood(share, usual)) / (1.0 if lift >= _HIGH else _CLEARLY)
     return Change(
         begin=begin + low * width,
         end=begin + high * width,
         lift=lift,
         others=others,
-        p=_chance(gain, when, load, end - begin, seed, share >= _ALL) if tested else 1.0,
+        p=chance(gain, when, load, end - begin, seed, alone=share >= _ALL) if tested else 1.0,
         requests=_ratio(np.ones(len(work)), mine, inside, part),
         input=_mean_ratio(work.context, mine, inside),
         output=_mean_ratio(work.output, mine, inside),
         cached=now - past,
         uncached=(1.0 - now) / max(1.0 - past, 0.01),
     )
-
-
-def _chance(gain: float, when: Floats, load: Floats, span: float, seed: int, alone: bool) -> float:
-    """Share of the shuffled loads of a tenant whose best stretch gains as much.
-
-    A tenant that was there in its stretch alone has no habit that its gaps could tell of: its
-    requests are placed anywhere.
-    """
-    random = np.random.default_rng(seed)
-    gaps = np.diff(np.concatenate([[0.0], when, [span]]))
-    more = 0
-    for _ in range(SHUFFLES):
-        if alone:
-            mixed = random.uniform(0.0, span, len(when))
-        else:
-            mixed = np.cumsum(random.permutation(gaps))[:-1]
-        more += _scan(_binned(mixed, random.permutation(load), span / BINS))[0] >= gain - 1e-12
-    return (1 + more) / (1 + SHUFFLES)
 
 
 def _around(work: Work, low: int, high: int) -> tuple[Flags, float]:
@@ -231,47 +192,6 @@ def _followed(part: float, others: float) -> float:
     """Share of its work that a tenant has in a part of the time if it only follows the others."""
     lifted = max(others, 1.0) * part
     return lifted / (lifted + 1.0 - part)
-
-
-def _thinned(when: Floats, load: Floats) -> tuple[Floats, Floats]:
-    if len(when) <= _MOST:
-        return when, load
-    kept = np.linspace(0, len(when) - 1, _MOST).astype(np.int64)
-    return when[kept], load[kept]
-
-
-def _binned(when: Floats, load: Floats, width: float) -> Floats:
-    at = np.minimum((when / width).astype(np.int64), BINS - 1)
-    found: Floats = np.bincount(at, weights=load, minlength=BINS).astype(np.float64)
-    return found
-
-
-def _scan(bins: Floats) -> tuple[float, int, int]:
-    """Highest likelihood ratio over all intervals of bins, and the interval [low, high).
-
-    The number of requests of equal size is the same for every order of them, and left out.
-    """
-    total = np.concatenate([[0.0], np.cumsum(bins)])
-    low, high, part = _INTERVALS
-    gain = _gain((total[high] - total[low]) / max(float(total[-1]), 1e-300), part)
-    best = int(np.argmax(gain))
-    return float(gain[best]), int(low[best]), int(high[best])
-
-
-def _gain(share: Floats | float, part: Floats | float) -> Floats:
-    """Likelihood ratio of a share of the work in a part of the time; 0 where it is no larger."""
-    share = np.clip(share, 1e-12, 1 - 1e-12)
-    gain = share * np.log(share / part) + (1.0 - share) * np.log((1.0 - share) / (1.0 - part))
-    return np.where(share > part, gain, 0.0)
-
-
-def _intervals() -> tuple[Ints, Ints, Floats]:
-    low, length = np.meshgrid(np.arange(BINS), np.arange(_SHORTEST, _LONGEST + 1), indexing="ij")
-    fits = low + length <= BINS
-    return low[fits], (low + length)[fits], length[fits] / BINS
-
-
-_INTERVALS = _intervals()
 
 
 def _ratio(weight: Floats, who: Flags, inside: Flags, part: float) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tailscope.triage.epoch import Epoch, parted
+from tailscope.triage.shared import engines
 from tailscope.triage.slow import FLOOR_SECONDS, MIN_REQUESTS, SlowRule
 from tailscope.triage.stages import STAGES, column, floats
 from tailscope.triage.study import Costing, costing
@@ -93,7 +94,7 @@ def reckon(
         changed_ns: When engines were changed: costs are fitted anew from then on.
     """
     origin = int(frame["arrived_ns"].min()) if len(frame) else 0
-    apart = in_parallel(parted, works(frame, origin, changed_ns))
+    apart = in_parallel(parted, engines(works(frame, origin, changed_ns)))
     costings = in_parallel(costing, [work for parts, _ in apart for work in parts])
     costings.sort(key=lambda one: -len(one.work))
     chosen = np.ones(len(frame), dtype=bool) if judged is None else judged

@@ -18,7 +18,8 @@ import numpy as np
 
 from tailscope.triage.cost import Cost, decode_prices, decode_work, fit
 from tailscope.triage.exposure import Curve
-from tailscope.triage.work import Flags, Floats, Ints, Stages, Work
+from tailscope.triage.stagetimes import Stages
+from tailscope.triage.work import Flags, Floats, Ints, Work
 
 POOR = 0.9
 """A fit that explains more than this needs no other."""

@@ -231,8 +231,16 @@ def changed(
         tested: Whether to test that against chance.
         apart: Tenants that are suspects themselves, and no measure of what the others did.
     """
-    part = one.work.take(_context(one.work, one.book.rows))
+    part = one.work.take(context(one))
     return change(part, sizes(part, one.costing.cost), tenant, tested=tested, apart=apart)
+
+
+def context(one: Study) -> Ints:
+    """Positions of the requests from well before the slow ones to well after them."""
+    work, slow = one.work, one.book.rows
+    begin, end = float(work.arrived[slow].min()), float(work.done[slow].max())
+    margin = max(5.0 * (end - begin), 300.0)
+    return np.flatnonzero((work.arrived >= begin - margin) & (work.arrived <= end + margin))
 
 
 def overlap(one: Study, tenant: int, found: Change) -> float:
@@ -261,13 +269,6 @@ def _window(work: Work, excess: Floats, slow: Ints) -> Ints:
     begin = int(np.argmax(total[size:] - total[:-size]))
     begin = max(min(begin - MOST_REPLAYED // 4, len(work) - MOST_REPLAYED), 0)
     return np.arange(begin, begin + MOST_REPLAYED)
-
-
-def _context(work: Work, slow: Ints) -> Ints:
-    """Requests from well before the slow ones to well after them."""
-    begin, end = float(work.arrived[slow].min()), float(work.done[slow].max())
-    margin = max(5.0 * (end - begin), 300.0)
-    return np.flatnonzero((work.arrived >= begin - margin) & (work.arrived <= end + margin))
 
 
 def _flags(positions: Ints, window: Ints) -> Flags:

@@ -1,12 +1,6 @@
 """Who, or what, made the slow requests slow; stated only as far as the numbers carry it.
 
-The rule of accusation is in ``accusation``.
-
-Grades: ``A`` a replay that reproduces the records within 5 % says so, and the ledger agrees on the
-first suspect. ``B`` a replay within its gate says so, or, where none was made, the ledger and the
-order of admission agree and both fit well. ``C`` stage times are inferred, the replay is too far
-from the records, a replay and the order of admission differ, a fit is poor, or many requests do not
-say whose they are. ``D`` too little to fit, or only total times that no replay comes near to.
+The rule of accusation is in ``accusation``, that of the grades in ``grade``.
 """
 
 from __future__ import annotations
@@ -17,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tailscope.records.record import UNKNOWN_TENANT
 from tailscope.triage.accusation import Held, spared_by
+from tailscope.triage.grade import WIDTH, confirmed, grade
 from tailscope.triage.ledger import MECHANISMS
 from tailscope.triage.lift import Change
+from tailscope.triage.moved import came_over
 from tailscope.triage.phrase import tell
 from tailscope.triage.reckoning import VICTIMS, Reckoning, in_parallel, reckon
 from tailscope.triage.slow import SlowRule
@@ -29,7 +24,6 @@ from tailscope.triage.step import Limits
 from tailscope.triage.study import (
     Costing,
     Study,
-    admitted,
     changed,
     healthy,
     overlap,
@@ -38,17 +32,15 @@ from tailscope.triage.study import (
     study,
 )
 from tailscope.triage.words import percent
-from tailscope.triage.work import Stages
-
-WIDTH = {"A": 0.08, "B": 0.15, "C": 0.35, "D": 1.0}
-"""How far a true removal share may be from the told one, by grade: nine of ten of those of
-generated runs, and of real ones, are nearer. Not a confidence interval: the error is the model's,
-and more requests do not make it smaller."""
 
 NOTICEABLE = 0.3
 """Seconds of excess that a client notices."""
 
 ENGINE = 0.35
+
+MOVED = 0.5
+"""Part of a rise that came over from other servers, from which it is no change of the tenant's."""
+
 _SUSPECTS = 12
 """Tenants that are looked at closely, by their ledger."""
 
@@ -59,14 +51,6 @@ _REPLAYED = 2
 
 _CLOSELY = 4
 """Engines of which the limits of admission are looked for."""
-
-_ENOUGH = 50
-_GOOD_FIT = 0.9
-_GOOD_ADMISSION = 0.6
-_SAME = 0.15
-"""Removal shares that are nearer to each other than this say the same."""
-
-_MUCH_UNTOLD = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +195,7 @@ def _attribution(costings: tuple[Costing, ...], studies: list[Study]) -> Attribu
     tenants = _tenants(studies)
     agreed = _agree(tenants)
     heavy = [held.main[1] for held in tenants if held.heavy]
-    suspects = [_tenant(held, heavy, sick, agreed) for held in tenants]
+    suspects = [_tenant(held, costings, heavy, sick, agreed) for held in tenants]
     ranked = sorted([*ill, *suspects], key=lambda one: (not one.accused, -_weight(one)))
     return Attribution(
         costings=costings,
@@ -224,7 +208,7 @@ def _attribution(costings: tuple[Costing, ...], studies: list[Study]) -> Attribu
         mechanisms=dict(zip(MECHANISMS, owed.tolist(), strict=True)),
         engine_seconds=engine,
         unexplained_seconds=sum(float(book.unexplained[rows].sum()) for book, rows in books),
-        grade=_grade(studies[0], agreed) if studies else "D",
+        grade=grade(studies[0], agreed=agreed) if studies else "D",
     )
 
 
@@ -281,13 +265,17 @@ def _ledger(studies: list[Study], tenant: int) -> tuple[float, float, int, Study
     return sum(owed), excess, victims, studies[int(np.argmax(owed))]
 
 
-def _tenant(held: Held, heavy: list[int], sick: bool, agreed: bool) -> Suspect:
+def _tenant(
+    held: Held, costings: tuple[Costing, ...], heavy: list[int], sick: bool, agreed: bool
+) -> Suspect:
     one, tenant = held.main
     found = changed(one, tenant, tested=held.heavy, apart=heavy)
     during = overlap(one, tenant, found) if found else 0.0
     spared = spared_by(held, found, during, sick)
     if not spared and _slowed(one, tenant) < VICTIMS:
         spared = tell("fewer than {n} requests of others were noticeably slowed", n=VICTIMS)
+    if not spared and found and came_over(costings, one, tenant, found) >= MOVED:
+        spared = tell("its load came over from another server")
     return Suspect(
         name=held.name,
         kind="tenant",
@@ -301,17 +289,8 @@ def _tenant(held: Held, heavy: list[int], sick: bool, agreed: bool) -> Suspect:
         overlap=during,
         accused=not spared,
         spared=spared,
-        grade=_grade(one, agreed and _confirmed(one, held)),
+        grade=grade(one, agreed=agreed and confirmed(one, held)),
     )
-
-
-def _confirmed(one: Study, held: Held) -> bool:
-    """Whether the order of admission says the same as a replay that is not quite near."""
-    if not held.replayed or one.fidelity is None or one.fidelity.near:
-        return True
-    second = admitted(one, held.main[1])
-    share = second.seconds / second.excess if second.excess > 0 else 0.0
-    return abs(share - held.removal_share) <= _SAME
 
 
 def _slowed(one: Study, tenant: int) -> int:
@@ -345,7 +324,7 @@ def _engine(one: Study) -> Suspect:
         overlap=0.0,
         accused=not spared,
         spared=spared,
-        grade=_grade(one, agreed=True),
+        grade=grade(one, agreed=True),
     )
 
 
@@ -355,33 +334,6 @@ def _agree(tenants: list[Held]) -> bool:
         return False
     best = max(held.removal_share for held in tenants)
     return tenants[0].removal_share >= best - 0.1
-
-
-def _grade(one: Study, agreed: bool) -> str:
-    cost, near = one.costing.cost, one.fidelity
-    if len(one.work) < _ENOUGH or cost.fit <= 0.0:
-        return "D"
-    if one.work.stages is Stages.TOTAL and (near is None or not near.passed):
-        return "D"  # who held the batch when is a guess
-    if one.work.stages is not Stages.MEASURED or _untold(one) > _MUCH_UNTOLD:
-        return "C"
-    if near is not None:
-        if not near.passed:
-            return "C"  # the engine does something that the replay does not know
-        if near.near:
-            return "A" if agreed else "B"
-        return "B" if agreed else "C"
-    limits = one.admission
-    fits = cost.fit >= _GOOD_FIT and limits is not None and limits.fidelity >= _GOOD_ADMISSION
-    return "B" if agreed and fits else "C"
-
-
-def _untold(one: Study) -> float:
-    """Share of the requests that do not say whose they are."""
-    names = one.work.tenants
-    if UNKNOWN_TENANT not in names:
-        return 0.0
-    return float((one.work.tenant == names.index(UNKNOWN_TENANT)).mean())
 
 
 def _weight(one: Suspect) -> float:
