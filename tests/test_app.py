@@ -8,7 +8,6 @@ import pytest
 
 from tailscope.app.source import Source
 from tailscope.app.text import plain
-from tailscope.records.record import RequestRecord
 from tailscope.records.store import Store
 from tailscope.triage.identity import find, keys
 from tailscope.triage.words import seconds

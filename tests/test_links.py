@@ -10,7 +10,7 @@ import pytest
 from tailscope.app.source import Source
 from tailscope.app.timespan import instant
 from tailscope.records.record import RequestRecord
-from tailscope.triage.identity import find, keys
+from tailscope.triage.identity import keys
 from tests import recorded
 from tests.openpage import Open, open_page, store, words
 
@@ -29,7 +29,7 @@ def ended(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["key", "span_id", "trace_id", "request_id"])
 def test_a_request_is_found_outside_the_window(open_page: Open, ended: Path, name: str) -> None:
     frame = Source(ended).window(None).frame
-    row = frame.iloc[[find(frame, "tail-0216-umbrella")]]
+    row = frame[frame["request_id"] == "tail-0216-umbrella"]
     wanted = str((keys(row) if name == "key" else row[name]).iloc[0])
     said = words(open_page(ended, window="5m", request=wanted))
     assert "over 1 request since" in said
@@ -40,7 +40,8 @@ def test_a_request_is_found_outside_the_window(open_page: Open, ended: Path, nam
 
 def test_a_link_names_a_trace_as_other_tools_do(open_page: Open, ended: Path) -> None:
     frame = Source(ended).window(None).frame
-    wanted = str(frame["trace_id"].iloc[find(frame, "tail-0216-umbrella")])
+    row = frame[frame["request_id"] == "tail-0216-umbrella"]
+    wanted = str(row["trace_id"].iloc[0])
     test = open_page(ended, page="request", trace_id=wanted)
     assert test.text_input(key="request").value == wanted
     said = words(test)
