@@ -34,8 +34,17 @@ TIMES = {"slow": 4.4, "fast": 0.25}
 LABELS = 'engine="vllm",server="h:1",model="m"'
 
 
-def history(end: int) -> str:
-    """OpenMetrics of two tenants and an engine, as an exporter would have served them."""
+RARE = 'engine="vllm",server="secret:1",model="theirs"'
+"""Engine of a tenant of three requests."""
+
+
+def history(end: int, *, rare: bool = False) -> str:
+    """OpenMetrics of two tenants and an engine, as an exporter would have served them.
+
+    Args:
+        end: When it ended, Unix seconds.
+        rare: Whether a third tenant had a few requests, on an engine of its own.
+    """
     told: dict[str, list[str]] = {}
 
     def add(family: str, kind: str, sample: str, value: float, at: int) -> None:
@@ -44,8 +53,10 @@ def history(end: int) -> str:
 
     for at in range(end - SPAN, end + 1, STEP):
         count = at - (end - SPAN)
-        for tenant, took in TIMES.items():
-            labels = f'{LABELS},tenant="{tenant}"'
+        served = [(f'{LABELS},tenant="{tenant}"', took, count) for tenant, took in TIMES.items()]
+        if rare:
+            served.append((f'{RARE},tenant="rare"', 8.0, min(count // 60, 3)))
+        for labels, took, count in served:
             for name in ("request_seconds", "request_time_to_first_token_seconds"):
                 family = f"tailscope_{name}"
                 for bound in (*SECONDS_BUCKETS, np.inf):
@@ -65,6 +76,7 @@ def history(end: int) -> str:
             for outcome, share in (("ok", 0.9), ("error", 0.1)):
                 sample = f'tailscope_requests_total{{{labels},outcome="{outcome}"}}'
                 add("tailscope_requests", "counter", sample, count * share, at)
+        count = at - (end - SPAN)
         waiting = 'tailscope_engine_waiting_request_seconds_total{engine="vllm",server="h:1"}'
         add("tailscope_engine_waiting_request_seconds", "counter", waiting, 3 * count, at)
         add("tailscope_build_info", "gauge", 'tailscope_build_info{version="1"}', 1, at)
@@ -143,6 +155,53 @@ def test_a_tenant_sees_others_as_one_in_series(server: tuple[Server, int]) -> No
     assert set(found.batch["tenant"]) == {"fast", OTHERS}
     assert names(asked, *window, viewer)["tenant"] == ["fast", OTHERS]
     assert names(asked, *window, OPERATOR)["tenant"] == ["fast", "slow"]
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, int]]:
+    """The same with a tenant of three requests on an engine of its own."""
+    folder, end = tmp_path_factory.mktemp("crowd"), int(time.time()) - 5
+    (folder / "history").write_text(history(end, rare=True), encoding="utf-8")
+    backfill(folder / "history", folder / "data")
+    with running(folder / "data") as started:
+        yield Prometheus(started.url), end
+
+
+def test_tenants_of_few_requests_are_not_named_in_what_is_shared(
+    crowd: tuple[Prometheus, int],
+) -> None:
+    asked, end = crowd
+    window, viewer = ((end - SPAN) * 10**9, end * 10**9), Viewer(sharing=True)
+    assert "rare" in set(tenants(read(asked, *window, Scope()))["tenant"])
+    found = read(asked, *window, Scope(), viewer)
+    assert set(tenants(found)["tenant"]) == {"fast", "slow", OTHERS}
+    assert set(found.tenants) == {"fast", "slow", OTHERS}
+    assert set(found.batch["tenant"]) <= {"fast", "slow", OTHERS}
+    assert names(asked, *window, viewer)["tenant"] == ["fast", OTHERS, "slow"]
+    only = read(asked, *window, Scope(tenants=(OTHERS,)), viewer)
+    assert set(tenants(only)["tenant"]) == {OTHERS}
+    assert only.parts["total"].quantile(0.5).low >= 5
+
+
+def test_an_address_does_not_tell_a_tenant_of_others(crowd: tuple[Prometheus, int]) -> None:
+    asked, end = crowd
+    window, viewer = ((end - SPAN) * 10**9, end * 10**9), Viewer("fast")
+    offered = names(asked, *window, viewer)
+    assert offered == {"tenant": ["fast", OTHERS], "model": ["m"], "server": ["h:1"]}
+    for hidden in ("slow", "rare", "nobody"):
+        found = read(asked, *window, Scope(tenants=(hidden,)), viewer)
+        assert (found.by_engine, found.tenants) == (True, {})
+        assert tenants(found).empty
+    both = read(asked, *window, Scope(tenants=("fast", "slow")), viewer)
+    assert set(tenants(both)["tenant"]) == {"fast"}
+    others = read(asked, *window, Scope(tenants=(OTHERS,)), viewer)
+    assert set(tenants(others)["tenant"]) == {OTHERS}
+    # Of engines that it did not use it is told nothing.
+    assert read(asked, *window, Scope(servers=("secret:1",)), viewer).empty
+    whole = read(asked, *window, Scope(), viewer)
+    assert whole.lines["queue"]["value"].median() == pytest.approx(3, rel=0.02)
+    assert whole.parts["total"].total == pytest.approx(2 * SPAN, rel=0.05)
+    assert read(asked, *window, Scope(), Viewer("stranger")).empty
 
 
 def test_a_prometheus_without_our_series_says_how_it_gets_them(

@@ -145,7 +145,7 @@ def test_no_page_tells_a_tenant_of_another(
     for name in (*OTHER_NAMES, str(shop).encode()):
         assert name not in whole, name
     if page in ("overview", "request"):
-        assert f"No request {theirs} in this time window." in words(test)
+        assert f"No request {theirs}, in this time window" in words(test)
 
 
 @pytest.mark.parametrize("page", ["overview", "offline", "capacity", "health"])

@@ -117,8 +117,8 @@ def draw(context: Context, key: str) -> None:
         st.dataframe(
             pd.concat([data.drop(columns="colour"), total], ignore_index=True),
             column_config={
-                "who": st.column_config.TextColumn(say("column.who")),
-                "how": st.column_config.TextColumn(say("column.how"), width=230),
+                "who": st.column_config.TextColumn(say("column.who"), width=130),
+                "how": st.column_config.TextColumn(say("column.how"), width=210),
                 "seconds": st.column_config.NumberColumn(say("column.seconds"), format="%.3f s"),
             },
             hide_index=True,

@@ -54,6 +54,10 @@ def cells(found: Matrix) -> pd.DataFrame:
     )
 
 
+_INK = "luminance(scale('color', datum.seconds)) > 0.3 ? '#17202A' : '#FFFFFF'"
+"""Colour of a number: what stands out from its cell, on light and dark pages."""
+
+
 def matrix(data: pd.DataFrame) -> Drawing:
     """Draw the matrix: victims in rows, those whose work held the engine in columns."""
     nobody = say("tenants.nobody")
@@ -91,12 +95,7 @@ def matrix(data: pd.DataFrame) -> Drawing:
         marks = shown[shown["seconds"] >= 0.01 * top]
         layers.append(
             alt.Chart(marks)
-            .mark_text(fontSize=12, stroke="white", strokeWidth=2.5, strokeOpacity=0.75)
-            .encode(x=base.encoding.x, y=base.encoding.y, text=alt.Text("seconds:Q", format=",.0f"))
-        )
-        layers.append(
-            alt.Chart(marks)
-            .mark_text(fontSize=12, color="#17202A")
+            .mark_text(fontSize=12, color=alt.expr(_INK))
             .encode(x=base.encoding.x, y=base.encoding.y, text=alt.Text("seconds:Q", format=",.0f"))
         )
     return alt.layer(*layers).properties(height=alt.Step(_row(len(victims))))
@@ -231,7 +230,7 @@ def load_lines(
             color=alt.Color(
                 "tenant:N",
                 scale=alt.Scale(domain=domain, range=scale),
-                legend=alt.Legend(title=None, orient="top", columns=4, symbolOpacity=1),
+                legend=alt.Legend(title="", orient="top", columns=4, symbolOpacity=1),
             ),
             tooltip=[
                 alt.Tooltip("tenant:N", title=say("column.tenant")),

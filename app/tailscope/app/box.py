@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,7 +45,10 @@ class Box:
         parts = text.split("~")
         if len(parts) != 5 or parts[4] not in MEASURES:
             raise ValueError(f"{text!r} is no selection")
-        return cls(instant(parts[0]), instant(parts[1]), float(parts[2]), float(parts[3]), parts[4])
+        low, high = float(parts[2]), float(parts[3])
+        if not 0 <= low <= high < math.inf:
+            raise ValueError(f"{text!r} has no range of seconds")
+        return cls(instant(parts[0]), instant(parts[1]), low, high, parts[4])
 
     def __str__(self) -> str:
         times = f"{iso(self.start_ns)}~{iso(self.end_ns)}"

@@ -18,7 +18,7 @@ ENGINE, UNEXPLAINED = "engine", "unexplained"
 NAMES = (*MECHANISMS, ENGINE, UNEXPLAINED)
 
 BINS = 60
-_HEIGHT = 260
+_HEIGHT = 230
 
 
 def seconds(
@@ -90,7 +90,7 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                 scale=alt.Scale(
                     domain=list(named.values()), range=[CAUSES[name] for name in present]
                 ),
-                legend=alt.Legend(title=None, orient="top", columns=3, labelLimit=240),
+                legend=alt.Legend(title="", orient="top", columns=3, labelLimit=240),
             ),
             order=alt.Order("order:Q"),
             tooltip=[

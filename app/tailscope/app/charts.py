@@ -21,7 +21,7 @@ Drawing = alt.LayerChart | alt.FacetChart
 
 MAX_MARKS = 5_000
 _TIME_BINS, _VALUE_BINS = 120, 40
-HEIGHT = 300
+HEIGHT = 280
 """Pixels of a chart over time."""
 
 
@@ -132,7 +132,7 @@ def _tenant(colours: TenantColours, data: pd.DataFrame, tenants: list[str]) -> a
     return alt.Color(
         "tenant:N",
         scale=alt.Scale(domain=domain, range=scale),
-        legend=alt.Legend(title=None, orient="top", columns=4, labelLimit=150, symbolOpacity=1),
+        legend=alt.Legend(title="", orient="top", columns=4, labelLimit=150, symbolOpacity=1),
     )
 
 

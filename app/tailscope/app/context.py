@@ -19,6 +19,9 @@ from tailscope.triage.finding import Finding, Sight
 REQUEST = "request"
 """Name of the request in the address of a page."""
 
+IDENTITIES = ("trace_id", "span_id", "request_id")
+"""Other names for it, as other tools may have them in their links."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

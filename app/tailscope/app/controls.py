@@ -28,6 +28,8 @@ WINDOWS: dict[str, float | None] = {
 }
 DEFAULT_WINDOW = "15m"
 BETWEEN = "between"
+PERIOD = ("from", "to")
+"""What bounds it, in the address."""
 
 SLOW = ("p90", "p95", "p99", "1s", "2s", "5s", "10s", "30s")
 DEFAULT_SLOW = "p95"
@@ -101,6 +103,8 @@ def sharing() -> bool:
 
 def window() -> Span:
     """Draw the choice of the time window."""
+    if "window" not in st.query_params and any(name in st.query_params for name in PERIOD):
+        st.query_params["window"] = BETWEEN  # a link that names times means these
     chosen = select(
         "window",
         say("controls.window"),
@@ -109,9 +113,12 @@ def window() -> Span:
         lambda name: say(f"window.{name}"),
         tip=say("controls.window_help"),
     )
-    if chosen != BETWEEN:
-        return Span(WINDOWS[chosen])
-    return Span(period=(_moment("from"), _moment("to")))
+    if chosen == BETWEEN:
+        begin, end = map(_moment, PERIOD)
+        return Span(period=(begin, end))
+    for name in PERIOD:
+        st.query_params.pop(name, None)
+    return Span(WINDOWS[chosen])
 
 
 def _moment(name: str) -> int | None:

@@ -8,14 +8,19 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tailscope.app.context import Context
 from tailscope.app.text import say, translated
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.phrase import who
 from tailscope.triage.verdict import Suspect
 
+_ROW = 64
+"""Pixels of a row in which Streamlit breaks lines, as reasons are long."""
 
-def draw(context: Context, diagnosis: Diagnosis) -> None:
+_BAR, _WHY = 112, 230
+"""Pixels of columns: so all of them fit on a page of 1280."""
+
+
+def draw(diagnosis: Diagnosis) -> None:
     """Draw them as a table, the accused first."""
     st.header(say("findings.title"), help=say("findings.help"))
     suspects = diagnosis.suspects
@@ -28,8 +33,8 @@ def draw(context: Context, diagnosis: Diagnosis) -> None:
         hide_index=True,
         placeholder="",
         alt=say("findings.title"),
+        row_height=_ROW if any(one.spared for one in suspects) else None,
     )
-    context.link("tenants", say("findings.more"), ":material/group:")
 
 
 def table(suspects: Sequence[Suspect]) -> pd.DataFrame:
@@ -75,10 +80,11 @@ def columns() -> dict[str, Any]:
             format="%.0f %%",
             min_value=0,
             max_value=100,
+            width=_BAR,
             help=say("term.removal"),
         ),
         "lift": number(say("column.lift"), format=say("column.lift_format"), help=say("term.lift")),
         "victims": number(say("column.victims"), format="localized", help=say("term.victims")),
         "grade": text(say("column.grade"), help=say("term.grade")),
-        "why": text(say("column.why"), width="large"),
+        "why": text(say("column.why"), width=_WHY),
     }

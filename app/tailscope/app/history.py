@@ -78,7 +78,7 @@ def draw(data: pd.DataFrame, marks: Sequence[int], spans: Sequence[tuple[int, in
                 color=alt.Color(
                     "when:N",
                     scale=alt.Scale(domain=names, range=[GREY, ACCENT]),
-                    legend=alt.Legend(title=None, orient="top"),
+                    legend=alt.Legend(title="", orient="top"),
                 ),
             )
         )
@@ -91,7 +91,7 @@ def draw(data: pd.DataFrame, marks: Sequence[int], spans: Sequence[tuple[int, in
             strokeDash=alt.StrokeDash(
                 "level:N",
                 scale=alt.Scale(domain=["p95", "p50"], range=[[1, 0], [4, 3]]),
-                legend=alt.Legend(title=None, orient="top", symbolStrokeColor=GREY),
+                legend=alt.Legend(title="", orient="top", symbolStrokeColor=GREY),
             ),
             color=alt.value(ACCENT),
             tooltip=[

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tailscope.app.text import say
 
-HEIGHT = 240
+HEIGHT = 220
 _POINTS = 40
 """Of lines with more points, these are not marked."""
 
@@ -56,7 +56,7 @@ def draw(
                 "line:N",
                 scale=alt.Scale(domain=list(told.values()), range=list(colours.values())),
                 legend=alt.Legend(
-                    title=None, orient="top", columns=4, labelLimit=150, symbolOpacity=1
+                    title="", orient="top", columns=4, labelLimit=150, symbolOpacity=1
                 ),
             ),
             tooltip=[

@@ -7,15 +7,15 @@ work made them slow, series tell nothing.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from tailscope.app.audience import ENDED, SECONDS, Audience
 from tailscope.app.buckets import LEVELS, Buckets
-from tailscope.app.palette import OTHERS, UNKNOWN
+from tailscope.app.palette import UNKNOWN
 from tailscope.app.prometheus import Prometheus
 from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.triage.scope import Scope
@@ -34,7 +34,7 @@ _LOOK = "3m"
 _LEAST_STEP = 5.0
 
 REQUESTS: Mapping[str, str] = {
-    "total": "tailscope_request_seconds",
+    "total": SECONDS,
     "ttft": "tailscope_request_time_to_first_token_seconds",
 }
 """Histograms with a tenant, made from records."""
@@ -123,25 +123,31 @@ def bounds(start_ns: int | None, end_ns: int | None, now_ns: int) -> tuple[int, 
 
 def names(server: Prometheus, start_ns: int, end_ns: int, viewer: Viewer) -> dict[str, list[str]]:
     """Tenants, models and servers that have series in a time, as the filters offer them."""
-    width = f"{max(int((end_ns - start_ns) / 1e9), 1)}s"
+    width = _width(start_ns, end_ns)
+    audience = Audience.of(viewer, server, width, end_ns)
+    engines = audience.engines(Scope())
     found = server.at(
-        f"count by (tenant, model, server) (last_over_time({REQUESTS['total']}_count[{width}])) or "
+        f"count by (tenant, model, server) (last_over_time({SECONDS}_count{engines}[{width}])) or "
         "count by (model, server) "
-        f"(last_over_time(tailscope_engine_requests_running[{width}]))",
+        f"(last_over_time(tailscope_engine_requests_running{engines}[{width}]))",
         end_ns,
     )
     told = {
         name: sorted(set(found[name].dropna()) - {""}) if name in found else []
         for name in ("tenant", "model", "server")
     }
-    if viewer.tenant is not None:
-        told["tenant"] = sorted({_seen(name, viewer) for name in told["tenant"]})
+    told["tenant"] = sorted(set(map(audience.seen, told["tenant"])))
     return told
+
+
+def _width(start_ns: int, end_ns: int) -> str:
+    """Length of a window as a PromQL duration."""
+    return f"{max(int((end_ns - start_ns) / 1e9), 1)}s"
 
 
 def rejected(server: Prometheus, start_ns: int, end_ns: int) -> pd.DataFrame:
     """Records that exporters refused in a time: ``source``, ``reason`` and ``records``."""
-    width = f"{max(int((end_ns - start_ns) / 1e9), 1)}s"
+    width = _width(start_ns, end_ns)
     counter = f"increase(tailscope_records_rejected_total[{width}])"
     found = server.at(f"sum by (source, reason) ({counter}) > 0.5", end_ns)
     found = found.rename(columns={"value": "records"})
@@ -158,7 +164,7 @@ def read(
         start_ns: Beginning, UTC nanoseconds.
         end_ns: End.
         scope: Which models, servers and tenants count.
-        viewer: Who looks: a tenant sees itself and others.
+        viewer: Who looks, and so what may be told; see ``Audience``.
 
     Raises:
         Unanswered: If the server fails.
@@ -187,14 +193,12 @@ class _Asked:
     def __init__(
         self, server: Prometheus, start_ns: int, end_ns: int, scope: Scope, viewer: Viewer
     ) -> None:
-        self._server, self._viewer = server, viewer
-        self._start, self._end = start_ns, end_ns
-        self._engines = _matchers(model=scope.models, server=scope.servers)
-        hidden = viewer.tenant is not None and OTHERS in scope.tenants
-        tenants = () if hidden else scope.tenants
-        self._requests = _matchers(model=scope.models, server=scope.servers, tenant=tenants)
+        self._server, self._start, self._end = server, start_ns, end_ns
+        self._whole = _width(start_ns, end_ns)
+        self._audience = Audience.of(viewer, server, self._whole, end_ns)
+        self._engines = self._audience.engines(scope)
+        self._requests = self._audience.requests(scope)
         seconds = (end_ns - start_ns) / 1e9
-        self._whole = f"{max(int(seconds), 1)}s"
         self._step = max(seconds / POINTS, _LEAST_STEP)
         self._rate = f"{int(max(self._step, 4 * self._scrape()))}s"
 
@@ -271,8 +275,7 @@ class _Asked:
             matchers = _with(self._requests, f'outcome{sign}"ok"')
             wanted.append(
                 _named(
-                    f"sum by (tenant) (increase(tailscope_requests_total{matchers}"
-                    f"[{self._whole}]))",
+                    f"sum by (tenant) (increase({ENDED}{matchers}[{self._whole}]))",
                     what=name,
                 )
             )
@@ -307,11 +310,8 @@ class _Asked:
         if "tenant" not in rows:
             return rows
         told = rows["tenant"].fillna("").replace("", UNKNOWN)
-        return rows.assign(tenant=[_seen(name, self._viewer) for name in told])
-
-
-def _seen(name: str, viewer: Viewer) -> str:
-    return name if viewer.tenant in (None, name) else OTHERS
+        seen = [name if name == UNKNOWN else self._audience.seen(name) for name in told]
+        return rows.assign(tenant=seen)
 
 
 def _by(rows: pd.DataFrame, label: str) -> dict[str, Buckets]:
@@ -319,16 +319,6 @@ def _by(rows: pd.DataFrame, label: str) -> dict[str, Buckets]:
         return {}
     parts = {str(name): Buckets.of(part) for name, part in rows.groupby(label)}
     return {name: one for name, one in parts.items() if one is not None}
-
-
-def _matchers(**labels: Sequence[str]) -> str:
-    """Label matchers, in braces; for no values of a label, none."""
-    told = [
-        f"{name}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
-        for name, values in labels.items()
-        if values
-    ]
-    return f"{{{', '.join(told)}}}"
 
 
 def _with(matchers: str, more: str) -> str:

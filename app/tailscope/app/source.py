@@ -6,6 +6,7 @@ cost, so that a large store does not keep the machine busy.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tailscope.app.access import masked, single
@@ -23,7 +25,7 @@ from tailscope.app.roles import OPERATOR, Viewer
 from tailscope.app.series import Series
 from tailscope.app.stores import Part, Stores
 from tailscope.records.clocks import Skew
-from tailscope.records.joining import MAX_NS
+from tailscope.records.joining import MARGIN_NS, MAX_NS
 from tailscope.triage.identity import arrival, find
 from tailscope.triage.neighbours import Neighbourhood, neighbours
 from tailscope.triage.scope import Scope
@@ -40,12 +42,16 @@ MAX_SAMPLED_NS = 3600 * 10**9
 SETTLED_NS = 60 * 10**9
 """Samples of a time that ended so long ago have all been written."""
 
+ABSENT = 30.0
+"""Seconds for which an id that the store lacks is not looked for again."""
+
 CLOCKED_NS = 600 * 10**9
 """Clocks are compared over so long."""
 
 _Key = tuple[float | None, tuple[int | None, int | None] | None]
 _KEPT = 3
 _SAMPLES = 8
+_STAYS = 32
 
 
 class Source:
@@ -78,6 +84,7 @@ class Source:
         self._clock = clock
         self._kept: OrderedDict[_Key, Loaded] = OrderedDict()
         self._samples: OrderedDict[tuple[tuple[str, ...], int, int], pd.DataFrame] = OrderedDict()
+        self._stays: OrderedDict[str, tuple[float, tuple[int, int] | None]] = OrderedDict()
         self._span: tuple[object, tuple[int, int] | None] | None = None
         self._parts: tuple[object, tuple[Part, ...]] | None = None
         self._lock = threading.Lock()
@@ -212,11 +219,11 @@ class Source:
         return tuple(_files(directory / "requests") for directory in self.directories)
 
     def around(self, text: str, loaded: Loaded) -> Neighbourhood | None:
-        """One request and those beside it; None if it is not there.
+        """One request and those beside it, wherever in the store it is; None if it is not there.
 
         Args:
-            text: Its key, which is found wherever in the store it is; or its span, trace or request
-                id, which is found in the loaded window.
+            text: Its key; or its span, trace or request id, for which all of the store is searched
+                where the loaded window does not hold it.
             loaded: The window that is looked at.
 
         Raises:
@@ -225,18 +232,38 @@ class Source:
         position = find(loaded.frame, text)
         if position is not None:
             return _around(loaded.frame, position)
-        arrived = arrival(text)
-        if arrived is None:
+        stay = self._stay(text)
+        if stay is None:
             return None
-        itself = self._requests(arrived, arrived + 1)
-        position = find(itself, text)
-        if position is None:
-            return None
-        seconds = float(pd.Series(floats(itself, "total_seconds")).fillna(0.0).iloc[position])
-        end = arrived + max(int(seconds * 1e9), 1)
-        frame = self._requests(max(arrived - LOOKBACK_NS, 0), end)
+        frame = self._requests(max(stay[0] - LOOKBACK_NS, 0), stay[1])
         position = find(frame, text)
         return None if position is None else _around(frame, position)
+
+    def _stay(self, text: str) -> tuple[int, int] | None:
+        """From when to when a request was there, UTC nanoseconds; whoever looks."""
+        with self._lock:
+            at, found = self._stays.get(text, (-math.inf, None))
+        if found is not None or self._clock() - at < ABSENT:
+            return found
+        if (arrived := arrival(text)) is not None:
+            found = self._stayed(text, arrived, arrived)
+        if found is None and (arrived := self._reader.arrival(text)) is not None:
+            # The row that has the id may be the partner of the one that counts.
+            found = self._stayed(text, max(arrived - MARGIN_NS, 0), arrived + MARGIN_NS)
+        with self._lock:
+            self._stays[text] = self._clock(), found
+            while len(self._stays) > _STAYS:
+                self._stays.popitem(last=False)
+        return found
+
+    def _stayed(self, text: str, first: int, last: int) -> tuple[int, int] | None:
+        frame = self._reader.window(first, last + 1)
+        position = find(frame, text)
+        if position is None:
+            return None
+        arrived = int(frame["arrived_ns"].iloc[position])
+        seconds = float(np.nan_to_num(floats(frame, "total_seconds")[position]))
+        return arrived, arrived + max(int(seconds * 1e9), 1)
 
 
 def _around(frame: pd.DataFrame, position: int) -> Neighbourhood | None:

@@ -99,7 +99,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
                 "tenant:N",
                 scale=alt.Scale(domain=domain, range=scale),
                 legend=alt.Legend(
-                    title=None, orient="top", columns=5, labelLimit=150, symbolOpacity=1
+                    title="", orient="top", columns=5, labelLimit=150, symbolOpacity=1
                 ),
             ),
             opacity=alt.Opacity(
@@ -111,7 +111,7 @@ def gantt(data: pd.DataFrame, colours: TenantColours) -> alt.LayerChart | alt.Fa
                     range=[STAGE_OPACITY[stage] for stage in known],
                 ),
                 legend=alt.Legend(
-                    title=None,
+                    title="",
                     orient="bottom",
                     symbolType="square",
                     symbolFillColor=GREY,

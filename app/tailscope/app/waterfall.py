@@ -71,7 +71,7 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                     domain=[say(f"stage.{stage}") for stage in stages],
                     range=[COLOURS[stage] for stage in stages],
                 ),
-                legend=alt.Legend(title=None, orient="top"),
+                legend=alt.Legend(title="", orient="top"),
             ),
             tooltip=[
                 alt.Tooltip("group:N", title=say("chart.group")),
@@ -79,6 +79,6 @@ def draw(data: pd.DataFrame) -> alt.Chart | None:
                 alt.Tooltip("seconds:Q", title=say("chart.mean_seconds"), format=",.3f"),
             ],
         )
-        .properties(height=180)
+        .properties(height=190)
     )
     return chart

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tailscope.triage.phrase import tell
 from tailscope.triage.work import Flags, Floats, Ints
 
 SHIFTS = 199
@@ -32,7 +33,7 @@ _GAP = 0.02
 """Share of the rows between two slow ones that makes them two bursts."""
 
 _MOST = 200_000
-_UNKNOWN = "unknown"
+_UNKNOWN = tell("unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _dimensions(
                 continue
             edges = np.unique(np.nanquantile(values, np.linspace(0, 1, _BUCKETS + 1)))
             code = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 1)
-            labels = [f"from {edge:.6g}" for edge in edges]
+            labels: list[str] = [tell("from {low}", low=_figure(edge)) for edge in edges]
         else:
             code, found = pd.factorize(column)
             labels = [str(value) for value in found]
@@ -129,6 +130,11 @@ def _dimensions(
             codes.append(code.astype(np.int64))
             names.append([(name, label) for label in labels])
     return codes, names
+
+
+def _figure(edge: float) -> str:
+    """A bound of a bucket; digits behind the point are worth nothing beside hundreds."""
+    return f"{edge:,.0f}" if abs(edge) >= 100 else f"{edge:.4g}"
 
 
 def _z(code: Ints, size: Ints, hits: Ints, count: int, step: int = 1) -> Floats:

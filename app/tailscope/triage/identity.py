@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
+_LAST_NS = 2**63 - 1
 _KEY = re.compile(r"(\d{15,19})(?:-[0-9a-f]+)?")
 
 
@@ -22,7 +23,8 @@ def keys(frame: pd.DataFrame) -> pd.Series[str]:
 def arrival(key: str) -> int | None:
     """Arrival of the request that a key names, UTC nanoseconds; None if it is no such key."""
     hit = _KEY.fullmatch(key)
-    return int(hit[1]) if hit else None
+    arrived = int(hit[1]) if hit else _LAST_NS
+    return arrived if arrived < _LAST_NS else None
 
 
 def find(frame: pd.DataFrame, text: str) -> int | None:
@@ -30,7 +32,8 @@ def find(frame: pd.DataFrame, text: str) -> int | None:
     if (arrived := arrival(text)) is not None:
         candidates = np.flatnonzero(frame["arrived_ns"].to_numpy(dtype=np.int64) == arrived)
         hits = keys(frame.iloc[candidates]).eq(text).to_numpy(dtype=np.bool_)
-        return int(candidates[hits][0]) if hits.any() else None
+        if hits.any():
+            return int(candidates[hits][0])
     for name in ("span_id", "trace_id", "request_id"):
         hits = frame[name].eq(text).fillna(False).to_numpy(dtype=np.bool_)
         if hits.any():

@@ -16,9 +16,9 @@ where its own waits are far from the measured ones (``fidelity``).
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -87,15 +87,20 @@ def waits(work: Work, cost: Cost, found: Admission, residence: Floats) -> Floats
     last = free = held = 0.0
     starts = []
     rows = zip(work.arrived.tolist(), busy.tolist(), residence.tolist(), size.tolist(), strict=True)
+    slots, cache = found.slots, found.cache
+    # A million turns: comparisons take a third of the time of ``max``.
     for arrived, own, stay, tokens in rows:
-        at = max(arrived, last, free)
-        while leaving and (
-            leaving[0][0] <= at or len(leaving) >= found.slots or held + tokens > found.cache
-        ):
-            end, gone = heapq.heappop(leaving)
-            at = max(at, end)
-            held -= gone
-        heapq.heappush(leaving, (at + stay, tokens))
+        at = arrived if arrived > last else last
+        if free > at:
+            at = free
+        while leaving:
+            end = leaving[0][0]
+            if end > at:
+                if len(leaving) < slots and held + tokens <= cache:
+                    break
+                at = end
+            held -= heappop(leaving)[1]
+        heappush(leaving, (at + stay, tokens))
         held += tokens
         last, free = at, at + own
         starts.append(at)

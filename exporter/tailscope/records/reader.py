@@ -5,6 +5,7 @@ Needs the ``app`` extra (DuckDB, pandas). It never writes, and works on a read-o
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from collections.abc import Collection, Iterable, Sequence
@@ -33,6 +34,9 @@ from tailscope.records.segments import frames, head, listing
 __all__ = ["Reader", "ReaderError", "join", "join_records"]
 
 _ATTEMPTS = 10
+
+_IDENTITIES = ("span_id", "trace_id", "request_id")
+"""Columns that a row can be known by."""
 
 
 class ReaderError(Exception):
@@ -127,6 +131,23 @@ class Reader:
         bounds = pc.min_max(arrived["arrived_ns"]).as_py()
         return None if bounds["min"] is None else (bounds["min"], bounds["max"])
 
+    def arrival(self, identity: str) -> int | None:
+        """Return when a row arrived that has this span, trace or request id; None if none has.
+
+        It goes through the whole store, of which it keeps one file at a time in memory.
+
+        Args:
+            identity: What is looked for. Of several rows the newest counts.
+
+        Raises:
+            ReaderError: If a file is damaged or was written by a newer version.
+        """
+        needed = {"arrived_ns", *_IDENTITIES}
+        tables = self._sources("requests", "arrived_ns", 0, MAX_NS, needed, identity)
+        arrived = pa.concat_tables([table.select(["arrived_ns"]) for table in tables])
+        found: int | None = pc.max(arrived["arrived_ns"]).as_py()
+        return found
+
     def skews(self, start_ns: int = 0, end_ns: int = MAX_NS) -> tuple[Skew, ...]:
         """Return how far the clocks of engines and gateways are apart, from requests of a time.
 
@@ -144,11 +165,13 @@ class Reader:
         start_ns: int,
         end_ns: int,
         needed: Collection[str] | None = None,
+        identity: str | None = None,
     ) -> list[pa.Table]:
         schema, folder = TABLES[table], self.directory / table
+        part = _Part(column, start_ns, end_ns, schema, needed, identity)
         for _ in range(_ATTEMPTS):
             try:
-                return self._read(folder, _Part(column, start_ns, end_ns, schema, needed))
+                return self._read(folder, part)
             except FileNotFoundError:
                 continue  # sealed or expired since the listing: list again
             except NewerSchema as error:
@@ -208,6 +231,7 @@ class _Part:
         end_ns: First time that no longer counts.
         schema: All of its columns.
         needed: Columns to read; None for all. Others may be read, too.
+        identity: Only rows that are known by it; None for all.
     """
 
     column: str
@@ -215,12 +239,19 @@ class _Part:
     end_ns: int
     schema: pa.Schema
     needed: Collection[str] | None
+    identity: str | None = None
 
     def cut(self, table: pa.Table, *, whole: bool | None = None) -> pa.Table:
-        """Leave out columns that are not needed."""
+        """Leave out columns and rows that are not needed."""
+        if self.identity is not None:
+            table, whole = self._identified(table), False
         if self.needed is None or (_unknown(table) if whole is None else whole):
             return table
         return table.select([name for name in self.schema.names if name in self.needed])
+
+    def _identified(self, table: pa.Table) -> pa.Table:
+        same = [pc.equal(table[name], self.identity) for name in _IDENTITIES]
+        return table.filter(functools.reduce(pc.or_kleene, same))
 
     def groups(self, file: pq.ParquetFile) -> list[int]:
         """Find the row groups that may have rows of the time."""
@@ -241,7 +272,7 @@ def _sealed_rows(path: Path, part: _Part) -> pa.Table:
         if part.needed is not None:
             names = [name for name in file.schema_arrow.names if name in part.needed]
         rows = file.read_row_groups(groups, columns=names)
-        if names is not None and _unknown(rows):
+        if names is not None and part.identity is None and _unknown(rows):
             rows, names = file.read_row_groups(groups), None
         return part.cut(conform(rows, part.schema), whole=names is None)
 

@@ -114,7 +114,7 @@ def _curve(found: Capacity, objective: float | None) -> Drawing:
             color=alt.Color(
                 "level:N",
                 scale=alt.Scale(domain=["p95", "p99"], range=[GREY, ACCENT]),
-                legend=alt.Legend(title=None, orient="top"),
+                legend=alt.Legend(title="", orient="top"),
             ),
             tooltip=[
                 alt.Tooltip("factor:Q", title=say("capacity.factor"), format=".2f"),

@@ -254,7 +254,7 @@ def _drawn(found: Comparison) -> None:
         color=alt.Color(
             "when:N",
             scale=alt.Scale(domain=names, range=[GREY, ACCENT]),
-            legend=alt.Legend(title=None, orient="top"),
+            legend=alt.Legend(title="", orient="top"),
         ),
         tooltip=[
             alt.Tooltip("level:N", title=say("chart.level")),

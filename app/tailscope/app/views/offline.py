@@ -107,7 +107,7 @@ def _distribution(frame: pd.DataFrame, names: tuple[str, ...], colours: TenantCo
             color=alt.Color(
                 "tenant:N",
                 scale=alt.Scale(domain=domain, range=scale),
-                legend=alt.Legend(title=None, orient="top"),
+                legend=alt.Legend(title="", orient="top"),
             ),
             tooltip=[
                 alt.Tooltip("tenant:N", title=say("column.tenant")),

@@ -330,7 +330,7 @@ def _columns(found: Outline) -> dict[str, Any]:
     limit = "" if found.slow is None else f"{found.slow:g}"
     return {
         "tenant": st.column_config.TextColumn(say("column.tenant"), pinned=True),
-        "requests": number(say("column.requests"), format="%.0f"),
+        "requests": number(say("column.requests"), format="localized", step=1),
         "failed": number(say("outline.failed"), format="%.1f %%"),
         "p95": number("p95", format="%.2f s", help=say("outline.estimate")),
         "p99": number("p99", format="%.2f s", help=say("outline.estimate")),

@@ -19,7 +19,7 @@ from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.finding import Finding, Latency, SlowRequest
-from tailscope.triage.gpusentence import health
+from tailscope.triage.gpusentence import health, statements
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
 from tailscope.triage.scope import Scope, measured
@@ -27,7 +27,6 @@ from tailscope.triage.sentence import headline, slowness
 from tailscope.triage.stages import floats, rows
 from tailscope.triage.words import percent, seconds
 
-_ICONS = ("speed", "layers")
 _JUST_BOXED = "just-boxed"
 
 
@@ -43,7 +42,7 @@ def draw(context: Context) -> None:
         finding = context.finding
     diagnosis, loaded = context.diagnosis, context.loaded
     with top:
-        said = _sentence(finding)
+        said = _sentence(context, finding)
     with tiles:
         engines = _health(context, finding)
     with by_stage:
@@ -55,7 +54,7 @@ def draw(context: Context) -> None:
         with held:
             _causes(context, diagnosis)
         with found.container():
-            findings.draw(context, diagnosis)
+            findings.draw(diagnosis)
     place = _tables(context, finding)
     with context.loaded.lock:
         _by_tenant(place, finding, diagnosis)
@@ -66,7 +65,7 @@ def draw(context: Context) -> None:
         with loaded.lock:
             _verdict(context, said, diagnosis)
             with found.container():
-                findings.draw(context, diagnosis)
+                findings.draw(diagnosis)
             _by_tenant(place, finding, diagnosis)
 
 
@@ -76,18 +75,41 @@ def _verdict(context: Context, place: DeltaGenerator, diagnosis: Diagnosis) -> N
         verdicts.runbook(context, diagnosis)
 
 
-def _sentence(finding: Finding) -> DeltaGenerator:
+def _sentence(context: Context, finding: Finding) -> DeltaGenerator:
     """Draw what is known at once; return the place of the verdict."""
     st.markdown(f"## {plain(translated(headline(finding)))}")
-    for icon, text in zip(_ICONS, slowness(finding), strict=False):
-        st.markdown(f":material/{icon}: {plain(translated(text))}")
     place = st.empty()
-    for trouble in health(finding.gpus, finding.window.start_ns):
-        st.markdown(f":material/memory: {plain(translated(trouble))}")
+    slow = " ".join(translated(text) for text in slowness(finding))
+    st.markdown(f":material/speed: {plain(slow)}")
+    _gpu_words(finding)
     for note in notes(finding):
         st.caption(f":material/info: {plain(translated(note))}")
-    verdicts.method()
+    with st.container(horizontal=True):
+        _ways(context, finding)
+        verdicts.method()
     return place
+
+
+def _gpu_words(finding: Finding) -> None:
+    """Say what GPUs went through; what is no trouble only beside it."""
+    troubles = {text for gpu in finding.gpus for text in statements(gpu)}
+    told = health(finding.gpus, finding.window.start_ns)
+    for text in told:
+        if text in troubles:
+            st.markdown(f":material/memory: {plain(translated(text))}")
+    if well := " ".join(translated(text) for text in told if text not in troubles):
+        st.caption(f":material/memory: {plain(well)}")
+
+
+def _ways(context: Context, finding: Finding) -> None:
+    """Draw links to what one looks at next."""
+    if not finding.slow.requests:
+        return
+    context.link("tenants", say("findings.more"), ":material/group:")
+    if finding.slow.slowest:
+        worst = finding.slow.slowest[0].key
+        context.link("request", say("overview.worst"), ":material/timeline:", **{REQUEST: worst})
+    context.link("fixes", say("overview.fixes"), ":material/build:")
 
 
 def _tiles(latency: Latency) -> None:

@@ -7,24 +7,32 @@ import streamlit as st
 
 from tailscope.app import account, strips, tables
 from tailscope.app import timeline as drawing
-from tailscope.app.context import REQUEST, Context
+from tailscope.app.context import IDENTITIES, REQUEST, Context
+from tailscope.app.controls import BETWEEN, PERIOD
 from tailscope.app.palette import UNKNOWN, shown
 from tailscope.app.plot import plot
 from tailscope.app.source import Loaded
 from tailscope.app.text import plain, say, tenant, translated
+from tailscope.records.joining import MAX_NS
 from tailscope.triage.coincidence import beside as compared
 from tailscope.triage.gpusentence import during
 from tailscope.triage.identity import keys
 from tailscope.triage.neighbours import Neighbourhood, held_by_tenant
 from tailscope.triage.sentence import beside, stages
 from tailscope.triage.stages import floats
-from tailscope.triage.words import moment
+from tailscope.triage.words import iso, moment
 
 _KEPT = "request-kept"
+
+BESIDE_NS = 900 * 10**9
+"""How much time before and after a request outside of the window its link shows."""
 
 
 def draw(context: Context) -> None:
     """Draw the page of one request."""
+    for name in IDENTITIES:
+        if named := st.query_params.pop(name, ""):
+            st.session_state[REQUEST] = named
     # Whoever comes from another page without an id gets the request that was looked at last.
     if REQUEST not in st.session_state and REQUEST not in st.query_params:
         st.session_state[REQUEST] = st.session_state.get(_KEPT, "")
@@ -54,6 +62,7 @@ def timeline(context: Context, text: str) -> str | None:
     row = around.request.iloc[0]
     key = str(keys(around.request).iloc[0])
     st.session_state[_KEPT] = key
+    _outside(context, row, key)
     name = _text(row, "request_id") or _text(row, "span_id") or say("chart.no_id")
     st.header(say("request.name", name=plain(name)))
     st.markdown(" · ".join(_facts(row)))
@@ -63,6 +72,18 @@ def timeline(context: Context, text: str) -> str | None:
     _draw(context, around)
     account.draw(context, key)
     return key
+
+
+def _outside(context: Context, row: pd.Series, key: str) -> None:
+    """Say so where a request is not in the window, and lead to a window that it is in."""
+    arrived, loaded = int(row["arrived_ns"]), context.loaded
+    if loaded.start_ns <= arrived < (loaded.end_ns or MAX_NS):
+        return
+    st.info(say("request.outside", at=moment(arrived)), icon=":material/history:")
+    bounds = (iso(arrived - BESIDE_NS), iso(arrived + BESIDE_NS))
+    told = dict(zip(PERIOD, bounds, strict=True))
+    label, icon = say("request.go"), ":material/date_range:"
+    context.link("request", label, icon, window=BETWEEN, **{REQUEST: key}, **told)
 
 
 def _troubles(around: Neighbourhood, loaded: Loaded) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
 from tailscope.app.pair import LEAST, Pair
 from tailscope.app.plot import plot
-from tailscope.app.text import plain, say
+from tailscope.app.text import plain, say, translated
+from tailscope.app.text import tenant as named_so
 from tailscope.app.verdicts import method
 from tailscope.app.views.overview import slow_table
 from tailscope.triage.cohort import Association, associations
@@ -164,7 +165,9 @@ def common(found: list[Association]) -> pd.DataFrame:
         [
             {
                 "dimension": say(f"dimension.{one.dimension}"),
-                "value": one.value,
+                "value": named_so(one.value)
+                if one.dimension == "tenant"
+                else translated(one.value),
                 "found": say("slow.found") if one.found else say("slow.chance"),
                 "slow": 100 * one.slow,
                 "rest": 100 * one.rest,
@@ -176,6 +179,10 @@ def common(found: list[Association]) -> pd.DataFrame:
             for one in sorted(found, key=lambda one: (not one.found, -one.effect))[:_MOST]
         ]
     )
+
+
+def _value(one: Association) -> str:
+    return named_so(one.value) if one.dimension == "tenant" else translated(one.value)
 
 
 def _columns() -> dict[str, Any]:

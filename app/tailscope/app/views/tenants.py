@@ -52,7 +52,7 @@ def _draw(context: Context) -> None:
         for one in diagnosis.matrices:
             _matrix(context, one, {load.name: load.requests for load in finding.tenants})
         _loads(context, diagnosis, names)
-        findings_of(context, diagnosis)
+        findings.draw(diagnosis)
         _export(context, diagnosis)
 
 
@@ -122,21 +122,6 @@ def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
         end=clock(stretch[1]),
         lift=f"{one.lift or 0:.1f}",
         others=others,
-    )
-
-
-def findings_of(context: Context, diagnosis: Diagnosis) -> None:
-    """Draw all suspects with what speaks for and against each."""
-    st.header(say("findings.title"), help=say("findings.help"))
-    if not diagnosis.suspects:
-        st.caption(say("findings.none"))
-        return
-    st.dataframe(
-        findings.table(diagnosis.suspects),
-        column_config=findings.columns(),
-        hide_index=True,
-        placeholder="",
-        alt=say("findings.title"),
     )
 
 
