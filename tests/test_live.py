@@ -49,7 +49,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     listen = str(free())
     command = [sys.executable, "-m", "tailscope.cli", "demo", "--no-app"]
     process = subprocess.Popen(
-        [*command, "--listen", listen, "--data", str(data), "--loops-before", "2"],
+        [*command, "--listen", listen, "--data", str(data), "--history", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -61,6 +61,8 @@ class Track:
                 yield due_ns, event
             for due_ns, event in self._events(one):
                 heapq.heappush(waiting, (due_ns, next(numbers), event))
+        for due_ns, _, event in sorted(waiting):
+            yield due_ns, event
 
     def _deliver(self, event: bytes) -> bool:
         """Deliver one event, as often as it takes; return False if the clock was stopped."""
