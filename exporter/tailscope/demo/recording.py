@@ -115,7 +115,7 @@ class Recording:
             )
         return (
             f"This is a recording of a real {name} {short} (run of "
-            f"{self.whole.length_ns / 1e9:.0f} s), not a live server. {how} It has no GPU."
+            f"{self.whole.length_ns / 1e9:.0f} s), not a live server. {how} No GPU was recorded."
         )
 
 
