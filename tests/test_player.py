@@ -166,6 +166,43 @@ def test_player_stops_quickly_while_nobody_listens(recording: Recording, tmp_pat
     assert not player_threads()
 
 
+def test_gateway_file_is_rotated_and_stays_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    sender = FileSender(path, rotate_bytes=30, rotate_seconds=0)
+    seen: list[bytes] = []
+    for number in range(20):
+        before = path.stat().st_ino
+        sender.send(b"%09d\n" % number)
+        if path.stat().st_ino != before:
+            seen += (tmp_path / "rows.jsonl.1").read_bytes().splitlines()
+    sender.close()
+    assert [int(line) for line in seen + path.read_bytes().splitlines()] == list(range(20))
+    assert {file.name for file in tmp_path.iterdir()} == {"rows.jsonl", "rows.jsonl.1"}
+    assert all(file.stat().st_size <= 30 for file in tmp_path.iterdir())
+
+
+def test_gateway_file_is_not_rotated_faster_than_it_is_followed(tmp_path: Path) -> None:
+    sender = FileSender(tmp_path / "rows.jsonl", rotate_bytes=10, rotate_seconds=1e9)
+    for _ in range(20):
+        sender.send(b"0123456789\n")
+    sender.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_what_ends_in_the_next_pass_comes_in_order(schedule: Schedule) -> None:
+    """A request that began in one pass and ends in the next does not hold up the next."""
+    first, second = schedule.one(0), schedule.one(1)
+    events = {
+        0: [(first.begins_ns + 1, b"a"), (second.begins_ns + 2, b"c")],
+        1: [(second.begins_ns + 1, b"b"), (second.begins_ns + 3, b"d")],
+    }
+    clock = SimulatedClock(NOW_NS + 60_000_000_000)
+    kept = Collected(clock)
+    track = Track("x", lambda: iter([first, second]), lambda one: events[one.number], kept, clock)
+    track.run()
+    assert [event for _, event in kept.events] == [b"a", b"b", b"c", b"d"]
+
+
 def test_http_sender_knows_what_may_be_tried_again() -> None:
     got: list[tuple[str, str | None, bytes]] = []
     statuses = [200, 503, 429, 400]
