@@ -21,6 +21,7 @@ from tailscope.launch.clock import Clock
 NOW_NS = 2_000_000_000_000_000_000
 MACHINE_PATH = re.compile(rb"/(?:home|root|tmp|work|usr|opt|var|mnt|etc|srv|Users|data)/")
 DEADLINE = 60.0
+HISTORY_NS = 60_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def recording() -> Recording:
 
 @pytest.fixture
 def schedule(recording: Recording) -> Schedule:
-    return Schedule.of(recording, live_ns=NOW_NS, before=2)
+    return Schedule.of(recording, live_ns=NOW_NS, history_ns=HISTORY_NS)
 
 
 class SimulatedClock(Clock):

@@ -26,12 +26,14 @@ from tests.chromium import browser
 from tests.prometheus import running
 
 _WIDTH, _HEIGHT = 1280, 1000
-_PATIENCE_MS = 60_000
+_PATIENCE_MS = 180_000
 _SCRAPED = 150
 """Seconds for which Prometheus scrapes the demo before its boards are drawn."""
 _BOARDS = {"tailscope-triage": 1500, "tailscope-decode": 2000, "tailscope-tenants": 1400}
 """Boards of the docs, and how many pixels of their height are shown."""
 _COLOURS = 64
+_PLAYED = 45
+"""Seconds from the start of the demo after which its incident is over."""
 
 
 @contextmanager
@@ -59,9 +61,10 @@ def app(target: Path) -> None:
     with _demo() as said, browser() as chromium:
         found = re.search(r"triage app +(\S+)", said)
         assert found, said
+        time.sleep(_PLAYED)
         page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
         page.goto(found[1])
-        sentence = page.get_by_text(re.compile(r"of the slow seconds are in the queue"))
+        sentence = page.get_by_text(re.compile(r"Tenant initech likely made them slow.+ by replay"))
         expect(sentence.first).to_be_visible(timeout=_PATIENCE_MS)
         _settled(page)
         page.screenshot(path=target)

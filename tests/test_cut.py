@@ -53,9 +53,15 @@ def _capture(folder: Path) -> None:
 def test_cut_keeps_what_is_needed_and_nothing_private(tmp_path: Path) -> None:
     _capture(tmp_path / "capture")
     target = tmp_path / "recording"
-    assert cut.main([str(tmp_path / "capture"), str(target)]) == 0
+    calm = ["--calm", "2-4.5", "--calm", "8-10"]
+    assert cut.main([str(tmp_path / "capture"), str(target), *calm]) == 0
     recording = load(target)
-    assert (recording.engine, recording.period_ns) == ("vLLM 1.2.3", 10_000_000_000)
+    assert (recording.engine, recording.whole.length_ns) == ("vLLM 1.2.3", 10_000_000_000)
+    start_ns = recording.whole.start_ns
+    assert [(p.start_ns - start_ns, p.end_ns - start_ns) for p in recording.calm] == [
+        (2_000_000_000, 4_500_000_000),
+        (8_000_000_000, 10_000_000_000),
+    ]
     assert recording.scrapes[0].text == 'up{model_name="llama",handler="/v1/completions"} 1.0\n'
     names = [span.name for export in recording.exports for span in spans(export.body)]
     assert names == ["Load model", "Worker init", "llm_request"]
@@ -78,3 +84,13 @@ def test_what_is_saved_again_is_the_same(recording: Recording, tmp_path: Path) -
 def test_cut_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cut.main([str(tmp_path), str(tmp_path / "x")]) == 2
     assert "phases.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["4", "4-2", "2-2", "a-b", "-1-2"])
+def test_cut_refuses_what_is_no_part(
+    tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cut.main([str(tmp_path), str(tmp_path / "x"), f"--calm={part}"])
+    assert ended.value.code == 2
+    assert "is no part of the run such as 10-14" in capsys.readouterr().err

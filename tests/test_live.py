@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import Request, urlopen
@@ -16,6 +17,8 @@ import pytest
 from tailscope.catalogue import METRICS, Metric
 from tailscope.catalogue.coverage import How, coverage
 from tailscope.catalogue.engines import engines
+from tailscope.demo.recording import load as load_recording
+from tailscope.demo.recording import save
 from tailscope.records.reader import Reader
 from tests.agreement import check_page
 from tests.boards import BOARDS, EVERYTHING, Asked, expressions, load
@@ -53,10 +56,21 @@ class Demo(NamedTuple):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     data = tmp_path_factory.mktemp("store") / "data"
+    # Without its calm parts the recording has bursts all the time, however long the tests take.
+    bursts = tmp_path_factory.mktemp("bursts")
+    save(replace(load_recording(), calm=()), bursts)
     listen = str(free())
-    command = [sys.executable, "-m", "tailscope.cli", "demo", "--no-app"]
+    command = [
+        sys.executable,
+        "-m",
+        "tailscope.cli",
+        "demo",
+        "--no-app",
+        "--recording",
+        str(bursts),
+    ]
     process = subprocess.Popen(
-        [*command, "--listen", listen, "--data", str(data), "--loops-before", "2"],
+        [*command, "--listen", listen, "--data", str(data), "--history", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

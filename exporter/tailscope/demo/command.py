@@ -18,7 +18,8 @@ from tailscope.launch.clock import Clock
 
 _LISTEN = Address("127.0.0.1", 9836)
 _APP = Address("127.0.0.1", 8501)
-_MOST_LOOPS = 1000
+_LONGEST_HISTORY = 1440
+"""Minutes: a day of the bundled recording is some 300,000 requests."""
 _HIGHEST_PORT = 65535
 
 
@@ -43,15 +44,16 @@ def configure(parser: ArgumentParser) -> None:
         "--data",
         type=Path,
         metavar="DIR",
-        help="keep the records here (default: a temporary folder that is removed at the end)",
+        help="keep the records here (default: a temporary folder that holds a day at most and is "
+        "removed at the end)",
     )
     parser.add_argument(
-        "--loops-before",
-        type=_whole(0, _MOST_LOOPS),
-        default=5,
-        metavar="N",
-        help="loops of the recording to send at once with times in the past, so that the app has a "
-        "history (default 5)",
+        "--history",
+        type=_whole(0, _LONGEST_HISTORY),
+        default=15,
+        metavar="MINUTES",
+        help="what is played at once, with times in the past, so that the app has a history "
+        "(default %(default)s)",
     )
     parser.add_argument(
         "--otlp",
@@ -95,7 +97,7 @@ def _settings(arguments: Namespace) -> Settings:
         listen=_address("--listen", listen, _LISTEN),
         app=None if arguments.no_app else _address("--port", app, _APP),
         data=arguments.data,
-        loops_before=arguments.loops_before,
+        history_seconds=60.0 * arguments.history,
         otlp_http=arguments.otlp == "http",
     )
 

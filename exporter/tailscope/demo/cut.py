@@ -21,13 +21,13 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tailscope.demo.recording import Export, Recording, Scrape, ended_ns, save
+from tailscope.demo.recording import Export, Piece, Recording, Scrape, ended_ns, save
 from tailscope.records.outcome import of_status
 
 _START_UP_REQUESTS = 2
@@ -37,8 +37,12 @@ _PATH_LABEL = re.compile(r'(?<=[{,])(?!handler=)(\w+)="[/~](?:[^"]*/)?([^"/]*)"'
 _MODEL_LABEL = re.compile(r'model_name="([^"]+)"')
 
 
-def cut(capture: Path) -> Recording:
+def cut(capture: Path, calm: Sequence[tuple[float, float]] = ()) -> Recording:
     """Cut a capture to a recording.
+
+    Args:
+        capture: The folder.
+        calm: Parts of the run in which nothing happens, seconds from its start.
 
     Raises:
         OSError: If a file of the capture is missing.
@@ -50,8 +54,8 @@ def cut(capture: Path) -> Recording:
     found = _MODEL_LABEL.search(scrapes[-1].text)
     return Recording(
         engine=f"vLLM {_version(capture)}",
-        start_ns=start_ns,
-        end_ns=end_ns,
+        whole=Piece(start_ns, end_ns),
+        calm=tuple(Piece(start_ns + _ns(begin), start_ns + _ns(end)) for begin, end in calm),
         scrapes=scrapes,
         exports=tuple(_exports(capture, start_ns)),
         gateway=tuple(
@@ -157,6 +161,13 @@ def _outcome(row: dict[str, Any]) -> str | None:
     return told if told != "ok" or row.get("finish_reason") else None
 
 
+def _calm(text: str) -> tuple[float, float]:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)", text)
+    if found is None or float(found[1]) >= float(found[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of the run such as 10-14")
+    return float(found[1]), float(found[2])
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Cut one capture."""
     parser = argparse.ArgumentParser(
@@ -165,9 +176,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("capture", type=Path, help="folder with the capture")
     parser.add_argument("recording", type=Path, help="folder to write; made if it is missing")
+    parser.add_argument(
+        "--calm",
+        type=_calm,
+        action="append",
+        default=[],
+        metavar="FROM-TO",
+        help="part of the run in which nothing happens, in seconds from its start, for example "
+        "10-14; may be given several times. These are repeated between two plays of the whole",
+    )
     chosen = parser.parse_args(arguments)
     try:
-        save(cut(chosen.capture), chosen.recording)
+        save(cut(chosen.capture, chosen.calm), chosen.recording)
     except (OSError, ValueError, KeyError) as error:
         print(f"cannot cut {chosen.capture}: {type(error).__name__}: {error}", file=sys.stderr)
         return 2

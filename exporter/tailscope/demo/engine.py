@@ -26,15 +26,15 @@ class RecordedEngine:
 
     Args:
         recording: What is played.
-        schedule: Says which loop, and which time of it, it is now.
+        schedule: Says which pass, and which time of it, it is now.
         now_ns: Wall clock, UTC nanoseconds.
     """
 
     def __init__(self, recording: Recording, schedule: Schedule, now_ns: Callable[[], int]) -> None:
-        exposition = Exposition(recording.scrapes)
+        exposition = Exposition(recording.scrapes, schedule)
         version = json.dumps({"version": recording.version})
         pages: dict[str, _Page] = {
-            "/metrics": lambda: (_METRICS_TYPE, exposition.at(*schedule.position(now_ns()))),
+            "/metrics": lambda: (_METRICS_TYPE, exposition.at(now_ns())),
             "/health": lambda: ("text/plain; charset=utf-8", ""),
             "/version": lambda: ("application/json", version),
         }

@@ -1,4 +1,4 @@
-"""Recorded scrapes whose counters go on from one loop to the next."""
+"""Recorded scrapes whose counters go on from one pass to the next."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tailscope.demo.recording import Scrape
+from tailscope.demo.schedule import Schedule
 
 _CUMULATIVE = {"counter", "histogram", "summary"}
 
@@ -35,47 +36,64 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 class Exposition:
-    """The text of ``/metrics`` at any time of any loop.
+    """The text of ``/metrics`` at any time of a schedule.
 
-    Counters, histograms and summaries are carried on: value + loops * (last - first), so that a
-    new loop does not look like a restart of the engine. Everything else is as recorded. A series
-    that appeared while it was recorded is there from the start of the second loop on; one that
-    the last scrape lacks is there in the first loop only.
+    Counters, histograms and summaries are carried on: what they gained in the passes before is
+    added to what they had at the start of the run, so that a new pass does not look like a restart
+    of the engine. Everything else is as recorded. All series of the last scrape are there from the
+    start; a piece begins and ends with the scrapes nearest to its bounds.
 
     Args:
         scrapes: Oldest first; at least one.
+        schedule: Says what was played before, and what is played now.
     """
 
-    def __init__(self, scrapes: Sequence[Scrape]) -> None:
+    def __init__(self, scrapes: Sequence[Scrape], schedule: Schedule) -> None:
         self._scrapes = scrapes
+        self._schedule = schedule
         self._times = [scrape.at_ns for scrape in scrapes]
         self._last = list(_lines(scrapes[-1].text))
-        first = _values(scrapes[0].text)
-        # Decimal is exact here: a sum of floats could go back by its last digit at the edge.
-        self._gain = {
-            line.text: Decimal(line.value) - Decimal(first.get(line.text, 0))
-            for line in self._last
-            if line.cumulative
-        }
+        self._cumulative = [line.text for line in self._last if line.cumulative]
+        self._counts = lru_cache(maxsize=None)(self._read)
+        self._carried = lru_cache(maxsize=2)(self._carry)
         self._text = lru_cache(maxsize=4)(self._render)
 
-    def at(self, loop: int, recorded_ns: int) -> str:
-        """Return the latest scrape at a recorded time, as it is in a loop."""
-        index = max(bisect_right(self._times, recorded_ns) - 1, 0)
-        return self._text(index, loop)
+    def at(self, now_ns: int) -> str:
+        """Return the latest scrape of the present pass, with all that was counted before."""
+        number, recorded_ns = self._schedule.position(now_ns)
+        latest = bisect_right(self._times, recorded_ns) - 1
+        begin = self._nearest(self._schedule.one(number).piece.start_ns)
+        return self._text(max(latest, begin), number)
 
-    def _render(self, index: int, loop: int) -> str:
-        text = self._scrapes[index].text
-        if loop == 0:
-            return text
-        values = _values(text)
+    def _nearest(self, at_ns: int) -> int:
+        return min(range(len(self._times)), key=lambda index: abs(self._times[index] - at_ns))
+
+    def _read(self, index: int) -> list[Decimal]:
+        """The counters of a scrape. A series that it lacks had counted nothing yet."""
+        values = _values(self._scrapes[index].text)
+        # Decimal is exact here: a sum of floats could go back by its last digit at an edge.
+        return [Decimal(values.get(name, 0)) for name in self._cumulative]
+
+    def _carry(self, number: int) -> list[Decimal]:
+        """What is added to the counters that were recorded, in a pass."""
+        total = self._counts(0)
+        for piece, times in self._schedule.played(number).items():
+            begin = self._counts(self._nearest(piece.start_ns))
+            end = self._counts(self._nearest(piece.end_ns))
+            total = [t + times * (e - b) for t, b, e in zip(total, begin, end, strict=True)]
+        begin = self._counts(self._nearest(self._schedule.one(number).piece.start_ns))
+        return [t - b for t, b in zip(total, begin, strict=True)]
+
+    def _render(self, index: int, number: int) -> str:
+        counts = zip(self._counts(index), self._carried(number), strict=True)
+        carried = iter([count + before for count, before in counts])
+        values = _values(self._scrapes[index].text)
         lines = []
         for line in self._last:
             if not line.value:
                 lines.append(line.text)
             elif line.cumulative:
-                value = Decimal(values.get(line.text, 0)) + loop * self._gain[line.text]
-                lines.append(f"{line.text} {float(value)}")
+                lines.append(f"{line.text} {float(next(carried))}")
             elif line.text in values:
                 lines.append(f"{line.text} {values[line.text]}")
         return "\n".join(lines) + "\n"

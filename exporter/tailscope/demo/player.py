@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 
 from tailscope.demo.recording import Recording
 from tailscope.demo.replay import Replay
-from tailscope.demo.schedule import Loop, Schedule
+from tailscope.demo.schedule import Pass, Schedule
 from tailscope.demo.sender import Sender, SendError, Unavailable
 from tailscope.launch.clock import Clock
 
@@ -23,8 +25,8 @@ class Track:
 
     Args:
         name: What it carries, for the log.
-        loops: Gives the loops, in order.
-        events: Gives the events of a loop: when each is due, UTC nanoseconds, and what to send.
+        passes: Gives the passes, in order.
+        events: Gives the events of a pass: when each is due, UTC nanoseconds, and what to send.
         sender: Takes the events.
         clock: Says what is due, and when to stop.
     """
@@ -32,23 +34,35 @@ class Track:
     def __init__(
         self,
         name: str,
-        loops: Callable[[], Iterator[Loop]],
-        events: Callable[[Loop], Iterable[tuple[int, bytes]]],
+        passes: Callable[[], Iterator[Pass]],
+        events: Callable[[Pass], Iterable[tuple[int, bytes]]],
         sender: Sender,
         clock: Clock,
     ) -> None:
         self.name = name
-        self._loops = loops
+        self._passes = passes
         self._events = events
         self._sender = sender
         self._clock = clock
 
     def run(self) -> None:
         """Deliver events until the clock is stopped."""
-        for loop in self._loops():
-            for due_ns, event in self._events(loop):
-                if not self._clock.reach(due_ns) or not self._deliver(event):
-                    return
+        for due_ns, event in self._due():
+            if not self._clock.reach(due_ns) or not self._deliver(event):
+                return
+
+    def _due(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the events of all passes in order: what begins in one may end in the next."""
+        waiting: list[tuple[int, int, bytes]] = []
+        numbers = count()
+        for one in self._passes():
+            while waiting and waiting[0][0] <= one.begins_ns:
+                due_ns, _, event = heapq.heappop(waiting)
+                yield due_ns, event
+            for due_ns, event in self._events(one):
+                heapq.heappush(waiting, (due_ns, next(numbers), event))
+        for due_ns, _, event in sorted(waiting):
+            yield due_ns, event
 
     def _deliver(self, event: bytes) -> bool:
         """Deliver one event, as often as it takes; return False if the clock was stopped."""
@@ -90,12 +104,12 @@ class Player:
     ) -> None:
         replay = Replay(recording)
 
-        def loops() -> Iterator[Loop]:
-            return schedule.loops(clock.now_ns)
+        def passes() -> Iterator[Pass]:
+            return schedule.passes(clock.now_ns)
 
         self.tracks = (
-            Track("spans", loops, replay.exports, otlp, clock),
-            Track("gateway rows", loops, replay.rows, gateway, clock),
+            Track("spans", passes, replay.exports, otlp, clock),
+            Track("gateway rows", passes, replay.rows, gateway, clock),
         )
         self._senders = (otlp, gateway)
         self._clock = clock

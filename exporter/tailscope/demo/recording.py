@@ -6,6 +6,8 @@ time in UTC nanoseconds, as recorded::
     scrapes.jsonl.gz   {"at_ns", "text"}      what /metrics answered
     otlp.jsonl.gz      {"at_ns", "request"}   an ExportTraceServiceRequest, in base64
     gateway.jsonl.gz   a request record, with the record's column names
+
+``calm`` in ``meta.json`` has the parts of the run in which nothing happens.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +23,10 @@ from typing import Any
 
 BUNDLED = Path(__file__).parent / "recording"
 """The recording that comes with Tailscope."""
+
+_CALM_NS = 900 * 10**9
+"""Calm between two plays of the whole recording, at least. It is as long as the time that the app
+shows at first, so that there is one incident in it: more than one would be a habit."""
 
 _META = "meta.json"
 _SCRAPES = "scrapes.jsonl.gz"
@@ -48,29 +55,41 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the recorded time, UTC nanoseconds."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        """How long it is."""
+        return self.end_ns - self.start_ns
+
+    def holds(self, at_ns: int) -> bool:
+        """Return whether a time lies in it."""
+        return self.start_ns <= at_ns < self.end_ns
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One recorded run.
 
     Attributes:
         engine: Name and version of the server, for example ``vLLM 0.32.0``.
-        start_ns: When the run began; what was received before belongs to the start of the server.
-        end_ns: When the run ended; the next loop begins there.
+        whole: The run; what was received before belongs to the start of the server.
+        calm: Parts of it in which nothing happens, oldest first; none if it has none.
         scrapes: Oldest first; at least one.
         exports: In the order of their receipt.
         gateway: Request records as mappings, by the time at which their requests ended.
     """
 
     engine: str
-    start_ns: int
-    end_ns: int
+    whole: Piece
+    calm: tuple[Piece, ...]
     scrapes: tuple[Scrape, ...]
     exports: tuple[Export, ...]
     gateway: tuple[Mapping[str, Any], ...]
-
-    @property
-    def period_ns(self) -> int:
-        """Length of one loop."""
-        return self.end_ns - self.start_ns
 
     @property
     def version(self) -> str:
@@ -78,14 +97,30 @@ class Recording:
         return self.engine.rpartition(" ")[2]
 
     @property
+    def round(self) -> tuple[Piece, ...]:
+        """What is played over and over: the whole, then its calm parts, in turn."""
+        calm = _length_ns(self.calm)
+        return (self.whole, *self.calm * (math.ceil(_CALM_NS / calm) if calm else 0))
+
+    @property
     def notice(self) -> str:
-        """One sentence that says what a viewer is looking at."""
+        """What a viewer is looking at, in short sentences."""
         name, _, version = self.engine.rpartition(" ")
         short = ".".join(version.split(".")[:2])
+        how = "It is played in a loop."
+        if self.calm:
+            how = (
+                f"It is played whole every {_length_ns(self.round) / 60e9:.0f} minutes; in "
+                f"between, its {_length_ns(self.calm) / 1e9:.0f} calm seconds are repeated."
+            )
         return (
-            f"This is a recording of a real {name} {short} (run of {self.period_ns / 1e9:.0f} s, "
-            "played in a loop), not a live server."
+            f"This is a recording of a real {name} {short} (run of "
+            f"{self.whole.length_ns / 1e9:.0f} s), not a live server. {how} No GPU was recorded."
         )
+
+
+def _length_ns(pieces: Iterable[Piece]) -> int:
+    return sum(piece.length_ns for piece in pieces)
 
 
 def ended_ns(row: Mapping[str, Any]) -> int:
@@ -103,8 +138,8 @@ def load(folder: Path = BUNDLED) -> Recording:
         meta = json.loads((folder / _META).read_text(encoding="utf-8"))
         recording = Recording(
             engine=meta["engine"],
-            start_ns=meta["start_ns"],
-            end_ns=meta["end_ns"],
+            whole=Piece(meta["start_ns"], meta["end_ns"]),
+            calm=tuple(Piece(start, end) for start, end in meta.get("calm", ())),
             scrapes=tuple(Scrape(row["at_ns"], row["text"]) for row in _read(folder / _SCRAPES)),
             exports=tuple(
                 Export(row["at_ns"], base64.b64decode(row["request"], validate=True))
@@ -118,8 +153,10 @@ def load(folder: Path = BUNDLED) -> Recording:
         ) from error
     except (EOFError, KeyError, TypeError, ValueError) as error:
         raise RecordingError(f"{folder} holds no whole recording: {error!r}") from error
-    if not recording.scrapes or recording.period_ns <= 0:
-        raise RecordingError(f"{folder} holds no whole recording: no scrape or no duration")
+    if not recording.scrapes:
+        raise RecordingError(f"{folder} holds no whole recording: no scrape")
+    if any(piece.length_ns <= 0 for piece in (recording.whole, *recording.calm)):
+        raise RecordingError(f"{folder} holds no whole recording: it, or a calm part, has no end")
     return recording
 
 
@@ -132,8 +169,9 @@ def save(recording: Recording, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     meta = {
         "engine": recording.engine,
-        "start_ns": recording.start_ns,
-        "end_ns": recording.end_ns,
+        "start_ns": recording.whole.start_ns,
+        "end_ns": recording.whole.end_ns,
+        "calm": [[piece.start_ns, piece.end_ns] for piece in recording.calm],
     }
     (folder / _META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     _write(folder / _SCRAPES, ({"at_ns": s.at_ns, "text": s.text} for s in recording.scrapes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -111,22 +112,41 @@ class HttpSender:
 
 
 class FileSender:
-    """Appends lines to a file, as a gateway does that logs its requests.
+    """Appends lines to a file, as a gateway does that logs its requests and rotates its log.
 
     Args:
         path: Made at once if it is missing, so that a follower finds it.
+        rotate_bytes: Size from which the file is put aside (with ``.1`` at its name, in place of
+            the one before) and a new one begun.
+        rotate_seconds: Least time from one to the next, so that a follower misses none.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, *, rotate_bytes: int = 8 << 20, rotate_seconds: float = 60.0
+    ) -> None:
         self.path = path
         self._file = path.open("ab", buffering=0)
+        self._rotate_bytes = rotate_bytes
+        self._rotate_seconds = rotate_seconds
+        self._begun = time.monotonic()
 
     def send(self, event: bytes) -> None:
         """Append one line. See ``Sender``."""
         try:
+            if self._file.tell() >= self._rotate_bytes:
+                self._rotate()
             self._file.write(event)
         except (OSError, ValueError) as error:
             raise Unavailable(str(error)) from error
+
+    def _rotate(self) -> None:
+        now = time.monotonic()
+        if now - self._begun < self._rotate_seconds:
+            return
+        self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        self._file.close()
+        self._file = self.path.open("ab", buffering=0)
+        self._begun = now
 
     def close(self) -> None:
         """Close the file."""

@@ -18,6 +18,9 @@ from tailscope.launch.child import TAILSCOPE
 from tailscope.launch.clock import Clock
 from tailscope.launch.processes import Processes
 
+_RETENTION = "1d"
+"""Of a store that is removed at the end; one that the user named is the user's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -27,14 +30,14 @@ class Settings:
         listen: Where the exporter serves its metrics.
         app: Where the app is; None for no app.
         data: The store; None for one that is removed at the end.
-        loops_before: Loops that are played at once, with times in the past.
+        history_seconds: What is played at once, with times in the past.
         otlp_http: Whether spans go over HTTP instead of gRPC.
     """
 
     listen: Address
     app: Address | None
     data: Path | None
-    loops_before: int
+    history_seconds: float
     otlp_http: bool = False
 
 
@@ -81,8 +84,8 @@ class Stack:
 
     def _start(self, cleanup: ExitStack, folder: Path, processes: Processes) -> bool:
         """Start all parts; return False if the clock was stopped meanwhile."""
-        now_ns, before = self._clock.now_ns, self._settings.loops_before
-        schedule = Schedule.of(self._recording, live_ns=now_ns(), before=before)
+        now_ns, history_ns = self._clock.now_ns, round(self._settings.history_seconds * 1e9)
+        schedule = Schedule.of(self._recording, live_ns=now_ns(), history_ns=history_ns)
         engine = RecordedEngine(self._recording, schedule, now_ns)
         engine.start()
         cleanup.callback(engine.stop)
@@ -93,9 +96,11 @@ class Stack:
         data = self._settings.data or folder / "data"
         grpc, http = free(), free()
         # The recording has no GPU; one of this machine has nothing to do with it.
-        flags = ("--engine", engine.url, "--requests", str(requests.path), "--gpu", "off")
-        otlp_flags = ("--otlp-grpc", str(grpc), "--otlp-http", str(http))
-        if not processes.start_exporter(self._settings.listen, data, *flags, *otlp_flags):
+        flags = ["--engine", engine.url, "--requests", str(requests.path), "--gpu", "off"]
+        flags += ["--otlp-grpc", str(grpc), "--otlp-http", str(http)]
+        if not self._settings.data:
+            flags += ["--retention", _RETENTION]
+        if not processes.start_exporter(self._settings.listen, data, *flags):
             return False
         self._say(f"  recorded engine  {engine.url}/metrics")
 
