@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tailscope.catalogue import METRICS, Engine
 from tailscope.catalogue.upstream import Derived, Operation
-from tailscope.exporter.mapping import operand_name
+from tailscope.exporter.entries import operand_name
 from tailscope.exporter.merge import share
 from tailscope.exporter.reading import Key
 

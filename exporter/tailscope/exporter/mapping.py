@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tailscope.catalogue import METRICS, PREFIX, Across, Engine, Kind, Metric, Upstream
-from tailscope.catalogue.upstream import Term
+from tailscope.catalogue import Engine, Kind, Upstream
 from tailscope.exporter.carry import SUM
+from tailscope.exporter.entries import Entry, Measure, entries_of, mismatch
 from tailscope.records.record import MAX_TEXT
 
 CREATED = "created"
@@ -26,21 +26,6 @@ TYPE = re.compile(
 )
 
 _SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_created", "_gcount", "_gsum")
-_UNSAID = (None, "unknown", "untyped")
-_SPREAD = (*_UNSAID, "histogram", "summary")
-_NUMBER = (*_UNSAID, "counter", "gauge")
-"""Types of a plain number. Which of the two it is the catalogue knows better: Ray declares counters
-gauges, or both side by side, and engines mistake one for the other."""
-
-
-class Measure(NamedTuple):
-    """What a series counts for: a metric of ours, or a term of its engine."""
-
-    name: str
-    kind: Kind
-    across: Across
-    labels: tuple[str, ...] = ()
-    weighted_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,19 +79,6 @@ class Target(NamedTuple):
     fixed_value: float | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hit:
-    """A family that the catalogue maps: to what, by which entry, under which of its names."""
-
-    dialect: Engine
-    upstream: Upstream
-    measure: Measure
-    number: int
-    slot: int
-    age: int
-    family: str
-
-
 class Mapper:
     """Maps the series of one engine.
 
@@ -116,10 +88,10 @@ class Mapper:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._hits = _hits(engine)
+        self._entries = entries_of(engine)
         self._types: dict[str, str] = {}
         self._series: dict[tuple[int, str, str], Series] = {}
-        self._found: dict[str, tuple[list[_Hit], str, str] | None] = {}
+        self._found: dict[str, tuple[list[Entry], str, str] | None] = {}
         self.unmapped: dict[str, str] = {}
 
     def forget(self) -> None:
@@ -161,50 +133,52 @@ class Mapper:
         if found is None:
             self._note_unmapped(name)
             return ()
-        hits, family, suffix = found
-        kind = self._kind(hits[0].dialect, family)
-        problems = {hit: _mismatch(hit, kind, suffix) for hit in hits}
+        entries, family, suffix = found
+        kind = self._kind(entries[0].dialect, family)
+        problems = {entry: mismatch(entry, kind, suffix) for entry in entries}
         if all(problems.values()):
             self.unmapped.setdefault(family, next(iter(problems.values())))
         # What is longer than any identifier is none.
         short = {label: text for label, text in labels.items() if len(text) <= MAX_TEXT}
-        made = (self._target(hit, suffix, labels, short) for hit in hits if not problems[hit])
+        made = (
+            self._target(entry, suffix, labels, short) for entry in entries if not problems[entry]
+        )
         return tuple(target for target in made if target is not None)
 
     def _target(
-        self, hit: _Hit, suffix: str, labels: Mapping[str, str], short: Mapping[str, str]
+        self, entry: Entry, suffix: str, labels: Mapping[str, str], short: Mapping[str, str]
     ) -> Target | None:
-        upstream = hit.upstream
+        upstream = entry.upstream
         if any(short.get(label, "") not in values for label, values in upstream.only.items()):
             return None
         value = _product(short, upstream.product_of) if upstream.product_of else None
-        part = _part(hit, suffix, short)
+        part = _part(entry, suffix, short)
         if part is None or (upstream.product_of and value is None):
             return None
         scale = upstream.scale if part in ("", SUM) else 1.0
-        return Target(self._one(hit, labels, short), part, scale, value)
+        return Target(self._one(entry, labels, short), part, scale, value)
 
-    def _one(self, hit: _Hit, labels: Mapping[str, str], short: Mapping[str, str]) -> Series:
+    def _one(self, entry: Entry, labels: Mapping[str, str], short: Mapping[str, str]) -> Series:
         """Return the series of these labels, the same one for each of its parts."""
-        dialect, gauge = hit.dialect, hit.measure.kind is Kind.GAUGE
+        dialect, gauge = entry.dialect, entry.measure.kind is Kind.GAUGE
         own = {label: text for label, text in labels.items() if label != "le"}
         viewed = gauge and any(label in own for label in dialect.writers)
         if viewed:
             own = _without(own, dialect.writers)
-        key = (hit.number, hit.family, _label_text(own))
+        key = (entry.number, entry.family, _label_text(own))
         series = self._series.get(key)
         if series is None:
             rank = short.get(dialect.rank_label) if dialect.rank_label else None
             copies = tuple(label for label in dialect.copies if label in own)
-            totals = tuple(label for label in hit.upstream.total_under if label in own)
+            totals = tuple(label for label in entry.upstream.total_under if label in own)
             series = self._series[key] = Series(
-                measure=hit.measure,
+                measure=entry.measure,
                 key=key,
-                slot=hit.slot,
-                age=hit.age,
+                slot=entry.slot,
+                age=entry.age,
                 model=_model(dialect, short),
                 rank=rank,
-                more=_more(hit.measure, hit.upstream, short),
+                more=_more(entry.measure, entry.upstream, short),
                 origin=(rank or "", *(short.get(label, "") for label in dialect.replicas)),
                 twins=(*key[:2], _label_text(_without(own, copies))) if copies else None,
                 copy=tuple((len(own[label]), own[label]) for label in copies),
@@ -214,18 +188,18 @@ class Mapper:
             )
         return series
 
-    def _find(self, name: str) -> tuple[list[_Hit], str, str] | None:
+    def _find(self, name: str) -> tuple[list[Entry], str, str] | None:
         """Return the entries for a sample name, its family's full name and its suffix."""
         if name not in self._found:
             self._found[name] = self._look(name)
         return self._found[name]
 
-    def _look(self, name: str) -> tuple[list[_Hit], str, str] | None:
+    def _look(self, name: str) -> tuple[list[Entry], str, str] | None:
         for family, suffix in _readings(name):
-            for prefix, hits in self._hits:
+            for prefix, entries in self._entries:
                 if family.startswith(prefix):
                     short = family.removeprefix(prefix)
-                    found = hits.get(short) or hits.get(short.removesuffix("_total"))
+                    found = entries.get(short) or entries.get(short.removesuffix("_total"))
                     if found is not None:
                         return found, family, suffix
         return None
@@ -244,71 +218,14 @@ class Mapper:
             return
         families = [family for family, _ in _readings(name)]
         if any(
-            entry.pattern.fullmatch(family)
+            ignored.pattern.fullmatch(family)
             for dialect in self._engine.dialects
-            for entry in dialect.ignored
+            for ignored in dialect.ignored
             for family in families
         ):
             return
         family = next((family for family in families if family in self._types), name)
         self.unmapped.setdefault(family, "the catalogue does not know it")
-
-
-def term_name(dialect: Engine, name: str) -> str:
-    """Return what a term of an engine is called among the metrics."""
-    return f"{dialect.name}:{name}"
-
-
-def _hits(engine: Engine) -> list[tuple[str, dict[str, list[_Hit]]]]:
-    """Return, by prefix, the entries for each family name."""
-    slots: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-    found = []
-    number = 0
-    for dialect in engine.dialects:
-        hits: dict[str, list[_Hit]] = {}
-        for upstream in dialect.upstream:
-            number += 1
-            measure = _measure(dialect, upstream.metric)
-            fixed = tuple(sorted(item for item in upstream.fixed.items() if item[1]))
-            slot = slots.setdefault((measure.name, fixed), number)
-            for age, family in enumerate(upstream.families):
-                # The order of the entries comes before that of the names in one of them.
-                hit = _Hit(dialect, upstream, measure, number, slot, 1000 * number + age, family)
-                hits.setdefault(family, []).append(hit)
-        found += [(prefix, hits) for prefix in dialect.prefixes]
-    return found
-
-
-def _measure(dialect: Engine, name: str) -> Measure:
-    metric: Metric | Term | None = METRICS.get(name)
-    if isinstance(metric, Metric):
-        labels = metric.labels[4:]
-        return Measure(name, metric.kind, metric.across, labels, metric.weighted_by)
-    term = next(term for term in dialect.terms if term.name == name)
-    return Measure(term_name(dialect, name), term.kind, term.across)
-
-
-def operand_name(dialect: Engine, name: str) -> str:
-    """Return what an operand of a derived value is called: a term, or else a metric."""
-    if any(term.name == name for term in dialect.terms):
-        return term_name(dialect, name)
-    return f"{PREFIX}engine_{name}"
-
-
-def _mismatch(hit: _Hit, kind: str | None, suffix: str) -> str:
-    """Say what is wrong with a sample's type or suffix; empty if nothing is."""
-    if suffix == "_created":
-        return ""
-    measure = hit.measure.kind
-    spread = bool(hit.upstream.part) or measure is Kind.HISTOGRAM
-    if kind not in (_SPREAD if spread else _NUMBER):
-        return f"it is a {kind} here, a {measure} in the catalogue"
-    suffixes: tuple[str, ...] = ("_bucket", "_sum", "_count") if spread else ("",)
-    if measure is Kind.COUNTER and not spread:
-        suffixes = ("", "_total")
-    elif kind == "summary":
-        suffixes = ("", "_sum", "_count")
-    return "" if suffix in suffixes else f"sample suffix {suffix!r} is unexpected"
 
 
 def _readings(name: str) -> Iterator[tuple[str, str]]:
@@ -339,8 +256,8 @@ def _label_text(labels: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
-def _part(hit: _Hit, suffix: str, labels: Mapping[str, str]) -> str | None:
-    kind, part = hit.measure.kind, hit.upstream.part
+def _part(entry: Entry, suffix: str, labels: Mapping[str, str]) -> str | None:
+    kind, part = entry.measure.kind, entry.upstream.part
     if suffix == "_created":
         return None if kind is Kind.GAUGE else CREATED
     if part:
@@ -349,7 +266,7 @@ def _part(hit: _Hit, suffix: str, labels: Mapping[str, str]) -> str | None:
         return ""
     if suffix != "_bucket":
         return suffix.removeprefix("_") or None
-    return _bound(labels.get("le", ""), hit.upstream.scale)
+    return _bound(labels.get("le", ""), entry.upstream.scale)
 
 
 def _bound(text: str, scale: float) -> str | None:

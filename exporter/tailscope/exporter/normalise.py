@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tailscope.catalogue import METRICS, Across, Engine, Kind, Unit
 from tailscope.exporter.derive import derive
-from tailscope.exporter.mapping import Measure, Series
+from tailscope.exporter.entries import Measure
+from tailscope.exporter.mapping import Series
 from tailscope.exporter.merge import Origin, added, buckets, one, share
 from tailscope.exporter.past import Past
 from tailscope.exporter.reading import Buckets, Key, Reading
