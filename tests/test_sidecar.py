@@ -19,7 +19,9 @@ import pytest
 from tests import fake_engine as fakes
 from tests.agreement import check_lint, check_page
 from tests.fake_engine import Behaviour, FakeEngine, answers, capture, fake_engine
-from tests.process import Exporter, exporter, run, until
+from tests.otlp import PROTOBUF, message, span
+from tests.process import PATIENCE, Exporter, exporter, run, until
+from tests.spanreading import gateway
 
 TOKENS = "engine_prompt_tokens_total"
 QUIET = ("--otlp-grpc", "off", "--otlp-http", "off")
@@ -269,6 +271,26 @@ def test_a_store_that_is_taken(log: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"tailscope exporter: --data {data}: ")
+
+
+def test_after_a_restart_engines_rows_wait_for_their_gateway(tmp_path: Path) -> None:
+    """Those that come first would otherwise count alone: nobody's, and with an engine's word."""
+
+    def told(number: int) -> dict[tuple[str, str], float]:
+        """An engine ends well what its client has given up; the engine tells it first."""
+        client = gateway(number, trace=number, error__type="timeout")
+        served = span(number + 1, trace=number)
+        served.parent_span_id = client.span_id
+        body = message([served, client]).SerializeToString()
+        with exporter(tmp_path / f"{number}.log", "--data", str(tmp_path / "data")) as running:
+            request = Request(running.otlp_http, body, {"Content-Type": PROTOBUF})
+            with urlopen(request, timeout=PATIENCE) as answer:
+                assert answer.status == 200
+            found = until(lambda: running.samples("requests_total"), "they count")
+        return {(one.labels["tenant"], one.labels["outcome"]): one.value for one in found}
+
+    assert told(10) == {("unknown", "ok"): 1.0}, "no gateway was known"
+    assert told(20) == {("acme", "queue_timeout"): 1.0}
 
 
 def test_settings_from_variables_and_a_file(log: Path, tmp_path: Path, engine: FakeEngine) -> None:

@@ -36,6 +36,7 @@ class Intake:
         matcher: Where they are counted.
         place: Tells server and model for records that do not know their own.
         pseudonyms: Hides the tenants' names; None to keep them.
+        on_gateway: Called when the first gateway's record has been kept.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Intake:
         matcher: Matcher,
         place: Place,
         pseudonyms: Pseudonyms | None = None,
+        on_gateway: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._matcher = matcher
         self._place = place
         self._pseudonyms = pseudonyms
+        self._on_gateway = on_gateway
         self._lock = threading.Lock()
         self._accepted: Counter[str] = Counter()
         self._rejected: Counter[tuple[str, str]] = Counter()
@@ -96,6 +99,9 @@ class Intake:
             for reason, count in left_out.items():
                 self._rejected[source, reason] += count
         self._matcher.add(records, fuller)
+        if self._on_gateway is not None and any(one.role == "gateway" for one in records):
+            self._on_gateway()
+            self._on_gateway = None
         return left_out
 
     def _keep(self, records: Sequence[RequestRecord]) -> None:

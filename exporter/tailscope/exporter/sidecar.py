@@ -8,6 +8,7 @@ import platform
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from glob import has_magic
 from importlib.metadata import version
 from pathlib import Path
@@ -46,6 +47,9 @@ log = logging.getLogger(__name__)
 _STOP_SECONDS = 1.0
 _FILE_DEADLINE = 10.0
 
+_GATEWAY = "gateway.seen"
+"""File in the data directory that is there once a gateway has sent records."""
+
 
 class Sidecar:
     """One exporter.
@@ -70,10 +74,12 @@ class Sidecar:
         spans = [engine.spans for engine in engines().values() if engine.spans]
         self._matcher = Matcher(
             self._requests.observe,
-            expect_gateway=bool(config.requests),
+            expect_gateway=bool(config.requests) or self._had_gateway(),
             staged=[kind.source for kind in spans if kind.stages],
         )
-        self._intake = Intake(self._store, self._matcher, self._place, config.pseudonyms)
+        self._intake = Intake(
+            self._store, self._matcher, self._place, config.pseudonyms, self._note_gateway
+        )
         self._engines = [self._engine_source(target) for target in config.targets]
         self._pollers = [self._engine_poller(source) for source in self._engines]
         self._pollers += [
@@ -182,6 +188,15 @@ class Sidecar:
             return None, None
         source = self._engines[0]
         return source.server, source.model
+
+    def _had_gateway(self) -> bool:
+        """Whether a gateway sent records before a restart: engines' rows then wait for it again."""
+        return self._config.data is not None and Path(self._config.data, _GATEWAY).exists()
+
+    def _note_gateway(self) -> None:
+        if self._config.data is not None:
+            with suppress(OSError):  # engines' rows then count at once until one is seen
+                Path(self._config.data, _GATEWAY).touch()
 
     def _ready(self) -> bool:
         return self._http.serving and not self._stopping
