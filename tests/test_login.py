@@ -48,7 +48,7 @@ def provider(log: Path) -> Iterator[str]:
         return found.status == 200
 
     try:
-        process.until(answers, "the provider answers", seconds=60)
+        process.until(answers, "the provider answers", seconds=PATIENCE / 1000)
         yield url
     finally:
         running_.terminate()
