@@ -18,7 +18,7 @@ from tailscope.dashboards.style import Colour
 
 _PALETTE: Final = (
     "#3182BD", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8B6BC7", "#A9A11D",
-    "#8A949E", "#B15928",
+    "#8A949E",
 )  # fmt: skip
 _LEGENDS: Final = 6
 """Names below a chart; the rest is counted."""
