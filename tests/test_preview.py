@@ -101,6 +101,22 @@ def test_values_have_their_units(value: float, unit: str, shown: str) -> None:
     assert units.text(value, unit) == shown
 
 
+@pytest.mark.parametrize(
+    ("hours", "scrape", "rate", "interval"),
+    [
+        (1, 15, "60s", "15s"),
+        (24, 15, "375s", "360s"),
+        (1, 60, "240s", "60s"),
+        (24, 1, "361s", "360s"),
+    ],
+)
+def test_rates_look_back_as_far_as_in_grafana(
+    hours: int, scrape: int, rate: str, interval: str
+) -> None:
+    known = values(boards()[0].json(), {}, hours * 3600, scrape)
+    assert (known["__rate_interval"], known["__interval"]) == (rate, interval)
+
+
 def test_axes_have_round_numbers_that_reach_around_the_values() -> None:
     for low, high in ((0.0, 1.0), (0.0, 0.37), (-0.5, 0.2), (3.0, 3.0), (0.0, 7e9)):
         marks = ticks(low, high)

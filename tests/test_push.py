@@ -279,7 +279,7 @@ def test_a_board_in_another_folder_stays_there_until_it_is_to_be_overwritten(
 
 
 def test_the_proxy_of_the_environment_is_taken_but_not_for_this_machine(
-    grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch
+    grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The fake stands for the proxy: what it is asked for is the whole address."""
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
@@ -288,8 +288,10 @@ def test_the_proxy_of_the_environment_is_taken_but_not_for_this_machine(
     there = ("--grafana-url", "http://grafana.example:3000", *LOGIN, *ONE)
     assert main(["dashboards", "push", *there]) == 2
     assert grafana.asked == ["http://grafana.example:3000/api/folders?limit=1000"]
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
     assert push(grafana, *LOGIN, *ONE) == 0
+    assert main(["dashboards", "push", *there]) == 2
+    assert "the proxy of the environment is none: Proxy URL had" in capsys.readouterr().err
 
 
 def test_a_grafana_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

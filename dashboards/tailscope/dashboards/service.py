@@ -48,7 +48,7 @@ class Service:
             login: How to be let in; else by the user and the password within the address.
 
         Raises:
-            UsageError: If the address is none.
+            UsageError: If the address is none, or that of the proxy.
         """
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -64,7 +64,10 @@ class Service:
         known = Login(user=unquote(parts.username or ""), password=unquote(parts.password or ""))
         self.login = login if login and login.headers() else known
         self._flag = flag
-        self._pool = _pool(parts.scheme, host, place)
+        try:
+            self._pool = _pool(parts.scheme, host, place)
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise self.trouble(f"the proxy of the environment is none: {error}") from error
 
     def ask(self, method: str, path: str, **how: Any) -> urllib3.BaseHTTPResponse:
         """Return the answer, whatever its status.
@@ -78,8 +81,6 @@ class Service:
             UsageError: If there is no answer.
         """
         headers = {**self.login.headers(), "Accept": "application/json"}
-        if how.get("json") is not None:
-            headers["Content-Type"] = "application/json"
         try:
             return self._pool.request(method, self.address + path, headers=headers, **how)
         except urllib3.exceptions.HTTPError as error:

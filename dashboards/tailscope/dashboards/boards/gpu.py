@@ -20,6 +20,9 @@ _GPU: Final = ("instance", "gpu")
 _NAME: Final = "{{instance}} {{gpu}}"
 _SENSOR: Final = (*_GPU, "sensor")
 _SM: Final = {"domain": "sm"}
+_SPEED: Final = ratio(
+    _NOW.gauge("gpu_clock_hertz", _GPU, _SM), _NOW.gauge("gpu_clock_max_hertz", _GPU, _SM)
+)
 _LINKS: Final = ("pcie", "nvlink")
 _WAYS: Final = (("sent", "tx"), ("received", "rx"))
 
@@ -64,10 +67,7 @@ REGIME: Final = Row(
             Series("mean", NOW.mean("request_time_per_output_token_seconds", ())),
             Series(
                 f"clock {_NAME}",
-                ratio(
-                    _NOW.gauge("gpu_clock_hertz", _GPU, _SM),
-                    _NOW.gauge("gpu_clock_max_hertz", _GPU, _SM),
-                ),
+                _SPEED,
             ),
             right={"^clock .*": Unit.RATIO},
             width=12,
@@ -114,10 +114,7 @@ THROTTLE: Final = Row(
             Unit.RATIO,
             Series(
                 _NAME,
-                ratio(
-                    _NOW.gauge("gpu_clock_hertz", _GPU, _SM),
-                    _NOW.gauge("gpu_clock_max_hertz", _GPU, _SM),
-                ),
+                _SPEED,
             ),
             top=1,
         ),

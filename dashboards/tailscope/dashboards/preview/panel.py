@@ -13,14 +13,13 @@ from tailscope.dashboards.preview import chart
 from tailscope.dashboards.preview.chart import Frame, Line, Look
 from tailscope.dashboards.preview.prometheus import Curve, Prometheus, QueryError
 from tailscope.dashboards.preview.units import text
-from tailscope.dashboards.preview.variables import legend, put
+from tailscope.dashboards.preview.variables import legend, put, step
 from tailscope.dashboards.style import Colour
 
 _PALETTE: Final = (
     "#3182BD", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8B6BC7", "#A9A11D",
-    "#8A949E", "#B15928",
+    "#8A949E",
 )  # fmt: skip
-_POINTS: Final = 240
 _LEGENDS: Final = 6
 """Names below a chart; the rest is counted."""
 _HEAD: Final = 26
@@ -39,7 +38,7 @@ class Span:
     @property
     def step(self) -> float:
         """Seconds between two points."""
-        return max((self.end - self.start) / _POINTS, self.scrape, 1)
+        return step(self.end - self.start, self.scrape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,15 @@ from typing import Any, Final
 _NAME: Final = re.compile(r"\$(?:\{(\w+(?::text)?)(?::\w+)?\}|(\w+))")
 
 
+_POINTS: Final = 240
+"""Of a curve, at most."""
+
+
+def step(seconds: float, scrape: float) -> float:
+    """Return the seconds between two points of a curve over a time range."""
+    return max(seconds / _POINTS, scrape, 1)
+
+
 def values(
     board: Mapping[str, Any], chosen: Mapping[str, str], seconds: float, scrape: float
 ) -> dict[str, str]:
@@ -21,12 +30,14 @@ def values(
         scrape: Seconds between two scrapes.
     """
     variables = board["templating"]["list"]
+    interval = step(seconds, scrape)
     found = {each["name"]: _default(each, "value") for each in variables}
     found |= {f"{each['name']}:text": _default(each, "text") for each in variables}
     found |= {
         "__range": f"{seconds:.0f}s",
-        "__rate_interval": f"{max(4 * scrape, 1):.0f}s",
-        "__interval": f"{scrape:.0f}s",
+        # As Grafana has it: no sample between two points is left out.
+        "__rate_interval": f"{max(interval + scrape, 4 * scrape):.0f}s",
+        "__interval": f"{interval:.0f}s",
     }
     return found | dict(chosen) | {f"{name}:text": value for name, value in chosen.items()}
 
