@@ -79,7 +79,9 @@ def _look(chromium: Browser, url: str, dark: bool, target: Path) -> None:
     page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
     if dark:
         page.goto(url.replace("/request?", "/?"))
-        page.get_by_role("link", name="Open this request on its own page").click()
+        page.get_by_role("link", name="Open this request on its own page").click(
+            timeout=_PATIENCE_MS
+        )
         ready = page.get_by_text("What its excess is owed to")
     else:
         page.goto(url)
