@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from tailscope.address import free
 from tailscope.dashboards.boards import boards
 from tailscope.dashboards.preview.command import preview
 from tailscope.dashboards.preview.prometheus import Prometheus
+from tailscope.demo.recording import load, save
 from tests.chromium import browser
 from tests.prometheus import running
 
@@ -79,7 +81,9 @@ def _look(chromium: Browser, url: str, dark: bool, target: Path) -> None:
     page = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
     if dark:
         page.goto(url.replace("/request?", "/?"))
-        page.get_by_role("link", name="Open this request on its own page").click()
+        page.get_by_role("link", name="Open this request on its own page").click(
+            timeout=_PATIENCE_MS
+        )
         ready = page.get_by_text("What its excess is owed to")
     else:
         page.goto(url)
@@ -99,12 +103,17 @@ def _settled(page: Page) -> None:
 
 
 def previews(folder: Path) -> None:
-    """Draw the boards of the docs from a Prometheus that scraped the demo."""
+    """Draw the boards of the docs from a Prometheus that scraped the demo.
+
+    Without its calm parts the recording is played in a loop: there is something to see all along.
+    """
     listen = str(free())
     with tempfile.TemporaryDirectory() as made:
         work = Path(made)
+        save(replace(load(), calm=()), work / "bursts")
+        played = ("--recording", str(work / "bursts"), "--data", str(work / "data"))
         with (
-            _demo("--no-app", "--listen", listen, "--data", str(work / "data")),
+            _demo("--no-app", "--listen", listen, *played),
             running(work / "prometheus", {"tailscope": listen}) as server,
         ):
             time.sleep(_SCRAPED)

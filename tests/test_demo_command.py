@@ -43,8 +43,10 @@ def test_taken_port_is_replaced_or_refused() -> None:
         wanted = Address("127.0.0.1", taken.getsockname()[1])
         other = choose("--listen", wanted, insist=False)
         assert other.port not in (0, wanted.port)
-        with pytest.raises(UsageError, match=f"--listen is {wanted}, which cannot be used"):
+        with pytest.raises(UsageError, match=f"--listen is {wanted}, which cannot be used") as no:
             choose("--listen", wanted, insist=True)
+        assert "port 0 for any that is free" in str(no.value)
+        assert choose("--listen", Address(wanted.host, 0), insist=True).port not in (0, wanted.port)
 
 
 FAKE = """

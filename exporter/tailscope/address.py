@@ -123,7 +123,7 @@ def choose(setting: str, wanted: Address, *, insist: bool) -> Address:
     except OSError as error:
         raise UsageError(
             f"{setting} is {wanted}, which cannot be used ({error.strerror or error}); give "
-            "another address, or leave the setting out to get a free port"
+            "another one, with port 0 for any that is free"
         ) from error
     return wanted
 

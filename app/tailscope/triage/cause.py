@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tailscope.triage.lift import CACHE_DROP
+from tailscope.triage.lift import CACHE_DROP, NEW
 from tailscope.triage.phrase import row, tell
 from tailscope.triage.verdict import Attribution, Suspect
 from tailscope.triage.words import percent, seconds
@@ -117,6 +117,11 @@ def own_size(found: Attribution) -> float:
     return alone / time if time > 0 else 0.0
 
 
+def times(lift: float) -> str:
+    """How many times its usual something was; a lift that is cut says so."""
+    return tell("at least {n}", n=f"{NEW:.0f}") if lift >= NEW else f"{lift:.1f}"
+
+
 def pattern(suspect: Suspect) -> str:
     """What a tenant did differently in its stretch, in words; empty if nothing stands out."""
     change = suspect.change
@@ -124,7 +129,7 @@ def pattern(suspect: Suspect) -> str:
         return ""
     parts = []
     if change.requests >= 1.5:
-        parts.append(tell("{n} times as many requests", n=f"{change.requests:.1f}"))
+        parts.append(tell("{n} times as many requests", n=times(change.requests)))
     if change.input >= 1.5:
         parts.append(tell("prompts {n} times as long", n=f"{change.input:.1f}"))
     if change.output >= 1.5:
@@ -189,7 +194,7 @@ def _of_suspect(found: Attribution, suspect: Suspect) -> Explanation:
         if did
         else tell("the load of {name} rose", name=suspect.name)
     )
-    usual = tell("{text}: {lift} times its usual work", text=text, lift=f"{lift:.1f}")
+    usual = tell("{text}: {lift} times its usual work", text=text, lift=times(lift))
     changed = Evidence(usual, lift, "times")
     lost = suspect.change is not None and suspect.change.lost_cache
     name = Cause.CACHE if lost else Cause.TENANT

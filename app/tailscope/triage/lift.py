@@ -59,8 +59,8 @@ shuffles tear apart, and a tenant is then somewhat livelier at one time than the
 
 _MAD = 1.4826
 
-_NEW = 20.0
-"""Lift of a tenant that was not there before."""
+NEW = 20.0
+"""Lift of a tenant that was not there before; a higher one is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,8 @@ def _ratio(weight: Floats, who: Flags, inside: Flags, part: float) -> float:
     now = float(weight[who & inside].sum()) / part
     past = float(weight[who & ~inside].sum()) / (1.0 - part)
     if past <= 0.0:
-        return _NEW if now > 0.0 else 1.0
-    return min(now / past, _NEW)
+        return NEW if now > 0.0 else 1.0
+    return min(now / past, NEW)
 
 
 def _others(
@@ -218,7 +218,7 @@ def _others(
         other = everyone
     if not other.any():
         return 1.0, 0.0
-    lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), _NEW)
+    lift = np.minimum(now[other] / np.maximum(past[other], 1e-12), NEW)
     middle = _middle(lift, past[other])
     spread = _MAD * _middle(np.abs(lift - middle), past[other])
     return middle, spread / math.sqrt(len(lift))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailscope.triage.cause import Cause, Explanation, pattern
+from tailscope.triage.cause import Cause, Explanation, pattern, times
 from tailscope.triage.phrase import Phrase, first_upper, row, tell, who
 from tailscope.triage.reckoning import VICTIMS
 from tailscope.triage.verdict import Attribution, Suspect
@@ -75,19 +75,19 @@ def _change(one: Suspect, origin_ns: int) -> str:
     if one.change is None:
         return ""
     begin, end = (clock(origin_ns + int(at * 1e9)) for at in (one.change.begin, one.change.end))
-    times, did = f"{one.change.lift:.1f}", pattern(one)
+    lift, did = times(one.change.lift), pattern(one)
     if not did:
         return tell(
             "From {begin} to {end} UTC its work was {lift} times its usual.",
             begin=begin,
             end=end,
-            lift=times,
+            lift=lift,
         )
     return tell(
         "From {begin} to {end} UTC its work was {lift} times its usual: {did}.",
         begin=begin,
         end=end,
-        lift=times,
+        lift=lift,
         did=did,
     )
 

@@ -9,9 +9,10 @@ from tailscope.app.context import Context
 from tailscope.app.empty import missing
 from tailscope.app.export import download, download_json, rare
 from tailscope.app.plot import plot
-from tailscope.app.text import language, plain, say
+from tailscope.app.text import language, plain, say, translated
 from tailscope.app.text import tenant as named_so
 from tailscope.records.record import UNKNOWN_TENANT
+from tailscope.triage.cause import times
 from tailscope.triage.diagnosis import Diagnosis, Matrix
 from tailscope.triage.report import report
 from tailscope.triage.stages import named, rows
@@ -120,7 +121,7 @@ def _stretch(one: Suspect, stretch: tuple[int, int]) -> str:
         name=plain(named_so(one.name)),
         begin=clock(stretch[0]),
         end=clock(stretch[1]),
-        lift=f"{one.lift or 0:.1f}",
+        lift=translated(times(one.lift or 0.0)),
         others=others,
     )
 
