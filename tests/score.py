@@ -2,7 +2,7 @@
 
 ``--null 100 --from-seed N`` makes that many runs in which no tenant is to be accused, of the kinds
 in ``tests.simulated.quiet``; ``--guilty 100`` as many of those in ``tests.simulated.guilty``, as
-they are or spoiled (``--ways``).
+they are or spoiled (``--ways``). ``in range`` counts true shares that lie in the stated range.
 
 Prints, for recorded scenarios and real paired plays (``--shared DIR``) and for generated ones: how
 often the culprit comes first, how far the removal share is from the truth, precision and recall of
@@ -181,13 +181,13 @@ def guilty_run(job: Job) -> Score:
     kind, seed, way = job
     made = guilty.guilty(kind, seed, **ENGINES.get(way, {}))
     frame = WAYS[way](made.frame) if way in WAYS else made.frame
-    return score(f"{kind}-{seed}-{way}", f"guilty {way}"[:10], frame, made.culprits, made.removal)
+    return score(f"{kind}-{seed}-{way}", f"guilty {way}", frame, made.culprits, made.removal)
 
 
 def table(scores: list[Score]) -> str:
     """One line for each group of scores."""
     lines = [
-        f"{'group':<10}{'runs':>5}{'top-1':>8}{'recall':>8}{'precision':>10}{'false/null':>11}"
+        f"{'group':<19}{'runs':>5}{'top-1':>8}{'recall':>8}{'precision':>10}{'false/null':>11}"
         f"{'engine':>8}{'|error|':>8}{'p90':>7}{'A/B err':>9}{'in range':>10}"
         f"{'grades':>16}"
     ]
@@ -214,7 +214,7 @@ def _line(group: str, scores: list[Score]) -> str:
     within = [inside for one in scores for inside in one.within]
     grades = "".join(f" {g}{sum(one.grade == g for one in scores)}" for g in "ABCD")
     return (
-        f"{group:<10}{len(scores):>5}{f'{top}/{len(attacked)}':>8}"
+        f"{group:<19}{len(scores):>5}{f'{top}/{len(attacked)}':>8}"
         f"{f'{recalled}/{len(harmful)}':>8}{f'{right}/{len(accusations)}':>10}"
         f"{f'{false}/{len(nulls)}':>11}{f'{engines}/{len(known)}':>8}"
         f"{errors.mean():>8.3f}{np.quantile(errors, 0.9):>7.3f}{good.max():>9.3f}"
@@ -272,6 +272,7 @@ def main() -> None:
     parser.add_argument("--from-seed", type=int, default=1000)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--ways", default="clean,jitter,prompts,ttft,total,untold,skew")
+    parser.add_argument("--by-kind", action="store_true", help="one line for each kind as well")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     scores: list[Score] = []
@@ -283,6 +284,8 @@ def main() -> None:
                 print(f"{number} of {len(jobs)}: {one.name}", file=sys.stderr, flush=True)
                 scores.append(one)
     print(table(scores))
+    if given.by_kind:
+        print(table([replace(one, group=one.name.split("-")[0]) for one in scores]))
     print("\n".join(mistakes(scores)))
 
 

@@ -324,7 +324,7 @@ GUILTY: tuple[Callable[[Scene], Found], ...] = (
 
 KINDS = {kind.__name__: kind for kind in GUILTY}
 
-LONG = {"brief": 5, "tide": 10}
+LONG = {"brief": 5, "tide": 5}
 """Kinds whose runs are so many times as long."""
 
 

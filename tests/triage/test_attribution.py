@@ -71,6 +71,16 @@ def test_degraded_records_still_name_the_culprit(way: str) -> None:
         assert found.grade in "CD"
 
 
+def test_total_times_are_enough_where_a_play_comes_near_to_them() -> None:
+    case = made("flood", 41, removals=True)
+    found = attribute(WAYS["total"](case.frame))
+    assert [one.name for one in found.accused] == list(case.culprits)
+    assert found.studies[0].engine is not None
+    assert found.studies[0].engine.loss < 0.1
+    assert found.grade == "C"
+    assert all(abs(one.removal_share - case.removal[one.name]) < 0.15 for one in found.suspects)
+
+
 def _shares(found: Attribution) -> dict[str, tuple[float, float]]:
     return {
         one.name: (round(one.ledger_share, 6), round(one.removal_share, 6))

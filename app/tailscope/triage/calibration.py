@@ -14,7 +14,7 @@ costs are scaled together by a few percent, where that brings the play nearer: w
 beside its tokens shows only in a queue.
 
 The distance of a play is its loss: seconds of |simulated - measured| time before the first token
-and of decode, over the seconds measured.
+and of decode, over the seconds measured; of the total where that is all that was measured.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 from tailscope.triage.cost import Cost, robust
 from tailscope.triage.exposure import running
 from tailscope.triage.simulator import Load, Play, load, simulate
+from tailscope.triage.stagetimes import Stages
 from tailscope.triage.step import HEALTHY, UNLIMITED, Limits, Scheduler, Speed, StepCost
 from tailscope.triage.work import Floats, Work
 
@@ -195,13 +196,15 @@ def delayed(sent: Load, seconds: float) -> Load:
 
 
 def loss(work: Work, play: Play) -> float:
-    """Distance of a play from the records of the same requests."""
-    start = work.arrived
-    before = np.abs((play.first - start) - (work.first - start))
-    decode = np.abs((play.done - play.first) - work.decode)
-    missed = np.nan_to_num(before, nan=0.0).sum() + np.nan_to_num(decode, nan=0.0).sum()
+    """Distance of a play from the records of the same requests, by what was measured of them."""
+    if work.stages is Stages.TOTAL:
+        missed = float(np.nan_to_num(np.abs(play.done - work.done)).sum())
+    else:
+        before = np.abs(play.first - work.first)
+        decode = np.abs((play.done - play.first) - work.decode)
+        missed = float((np.nan_to_num(before) + np.nan_to_num(decode)).sum())
     total = float(work.total.sum())
-    return float(missed) / total if total > 0 else math.inf
+    return missed / total if total > 0 else math.inf
 
 
 def most(work: Work) -> int:

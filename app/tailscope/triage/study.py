@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tailscope.triage.calibration import Engine, calibrate
+from tailscope.triage.calibration import Engine
 from tailscope.triage.cost import Alone, Cost, activity, alone, expected_decode, fit
 from tailscope.triage.ledger import Accounts, Ledger, accounts, ledger
 from tailscope.triage.lift import Change, change, sizes
@@ -21,6 +21,7 @@ from tailscope.triage.replay import Fidelity, fidelity, mended, saving, without
 from tailscope.triage.residual import Residual, residual
 from tailscope.triage.slowdown import unbent
 from tailscope.triage.step import Limits
+from tailscope.triage.unmeasured import calibrated
 from tailscope.triage.work import Flags, Floats, Ints, Work
 
 MOST_ROWS = 100_000
@@ -167,7 +168,7 @@ def replayed(one: Study, known: Limits | None = None) -> Study:
     if len(one.window) < FEWEST_REPLAYED:
         return one
     part = one.work.take(one.window)
-    engine = calibrate(part, one.costing.cost, one.residual.speed, known)
+    engine = calibrated(part, one.costing.cost, one.residual.speed, known)
     near = fidelity(part, engine, _flags(one.slow, one.window))
     return replace(one, engine=engine, fidelity=near)
 
