@@ -54,6 +54,27 @@ def test_the_span_is_that_of_all_rows(kept: Path) -> None:
     assert Reader(kept).span() == (NOW_NS - 700 * SECOND, NOW_NS + 3)
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_row_is_found_by_any_of_its_ids(kept: Path, sealed: bool) -> None:
+    store = Store(kept)
+    store.submit([engine(9, request_id="r9")]).result(60)
+    store.close()
+    if sealed:
+        store = Store(kept)
+        until(lambda: not listing(kept / "requests")[1], "the journal is sealed")
+        store.close()
+    reader = Reader(kept)
+    assert reader.arrival("e000000000000003") == NOW_NS + 3
+    assert reader.arrival("a000000000000001") == NOW_NS - 500 * SECOND
+    assert reader.arrival("r9") == NOW_NS + 9
+    # A trace is that of both; the newer row counts.
+    trace = engine(1).trace_id
+    assert trace is not None
+    assert reader.arrival(trace) == NOW_NS + 1
+    assert reader.arrival("nobody") is None
+    assert reader.arrival("") is None
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_a_store_that_is_empty_or_not_there(tmp_path: Path, there: bool) -> None:
     directory = tmp_path / "data"

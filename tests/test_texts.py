@@ -27,7 +27,7 @@ TRIAGE = APP.parent / "triage"
 CHINESE = re.compile("[\u4e00-\u9fff]")
 OTHERS = {
     *("command", "diagnose", "terminal", "settings", "roles", "headers", "prometheus", "text"),
-    "questions",
+    *("audience", "questions"),
 }
 """Modules that speak to a terminal or not at all; the errors of a start are English."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -15,11 +13,13 @@ from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
 from tailscope.app.palette import shown
 from tailscope.app.plot import plot
+from tailscope.app.slowlist import slow_table
 from tailscope.app.text import plain, say, translated
 from tailscope.app.views import request
 from tailscope.triage.diagnosis import Diagnosis
-from tailscope.triage.finding import Finding, Latency, SlowRequest
+from tailscope.triage.finding import Finding, Latency
 from tailscope.triage.gpusentence import health, statements
+from tailscope.triage.phrase import row
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import LEVELS, Quantiles
 from tailscope.triage.scope import Scope, measured
@@ -79,12 +79,12 @@ def _sentence(context: Context, finding: Finding) -> DeltaGenerator:
     """Draw what is known at once; return the place of the verdict."""
     st.markdown(f"## {plain(translated(headline(finding)))}")
     place = st.empty()
-    slow = " ".join(translated(text) for text in slowness(finding))
-    st.markdown(f":material/speed: {plain(slow)}")
+    if slow := translated(row(slowness(finding))):
+        st.markdown(f":material/speed: {plain(slow)}")
     _gpu_words(finding)
     for note in notes(finding):
         st.caption(f":material/info: {plain(translated(note))}")
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         _ways(context, finding)
         verdicts.method()
     return place
@@ -97,7 +97,7 @@ def _gpu_words(finding: Finding) -> None:
     for text in told:
         if text in troubles:
             st.markdown(f":material/memory: {plain(translated(text))}")
-    if well := " ".join(translated(text) for text in told if text not in troubles):
+    if well := translated(row(text for text in told if text not in troubles)):
         st.caption(f":material/memory: {plain(well)}")
 
 
@@ -374,34 +374,3 @@ def _slow(context: Context, finding: Finding) -> None:
         if shown_key is not None:
             label, icon = say("overview.open"), ":material/open_in_new:"
             context.link("request", label, icon, **{REQUEST: shown_key})
-
-
-def slow_table(
-    finding: Finding,
-    keys: list[str],
-    chosen: str | None,
-    listed: Sequence[SlowRequest] | None = None,
-) -> None:
-    """Draw the slow requests, or other ones; a chosen row goes into the address."""
-    # The rows are part of the widget's identity: a choice never slips to another request.
-    key = f"slow-{hash(tuple(keys))}"
-    st.dataframe(
-        tables.known(tables.slow_requests(finding, listed)),
-        column_config=tables.slow_requests_columns(finding),
-        hide_index=True,
-        placeholder="",
-        height=min(38 + 35 * len(keys), 388),
-        key=key,
-        on_select=lambda: _choose(key, keys),
-        selection_mode="single-row",
-        selection_default={"selection": {"rows": [keys.index(chosen)] if chosen in keys else []}},
-        alt=say("overview.slow_alt"),
-    )
-
-
-def _choose(key: str, keys: list[str]) -> None:
-    rows = st.session_state[key]["selection"]["rows"]
-    if rows:
-        st.query_params[REQUEST] = keys[rows[0]]
-    else:
-        st.query_params.pop(REQUEST, None)

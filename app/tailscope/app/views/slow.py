@@ -15,10 +15,10 @@ from tailscope.app.context import REQUEST, Context
 from tailscope.app.export import download
 from tailscope.app.pair import LEAST, Pair
 from tailscope.app.plot import plot
+from tailscope.app.slowlist import slow_table
 from tailscope.app.text import plain, say, translated
 from tailscope.app.text import tenant as named_so
 from tailscope.app.verdicts import method
-from tailscope.app.views.overview import slow_table
 from tailscope.triage.cohort import Association, associations
 from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.finding import SlowRequest
