@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[1]
 TAILSCOPE = (sys.executable, "-m", "tailscope.cli")
 PATIENCE = 60.0
 
+LONGEST = 300.0
+"""Seconds that a command may take that ends by itself: it is stuck then, not slow."""
+
 _ROOTS = ("exporter", "dashboards", "app", "alerts")
 _PORTS = {
     "listen": re.compile(r"metrics at http://\S+:(\d+)/metrics"),
@@ -49,7 +52,7 @@ def run(
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONGEST,
     )
 
 
