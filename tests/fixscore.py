@@ -68,11 +68,12 @@ def effects(kind: str, seed: int) -> Iterator[Effect]:
 def _changed(machine: Machine, trial: Trial) -> Machine | None:
     """The engine with the change; None if it cannot have it."""
     name = trial.name
-    if name.startswith("step_tokens"):
+    if name.startswith(("step_tokens", "longer_steps")):
         return replace(machine, budget=trial.limits.tokens)
-    if name.startswith("batch"):
+    if name.startswith(("batch", "wider_batch")):
         return replace(machine, sequences=trial.limits.sequences)
-    return machine if name in ("separate", "output_cap", "input_cap", "cache_restored") else None
+    plain = ("separate", "output_cap", "input_cap", "cache_restored", "replica")
+    return machine if name in plain else None
 
 
 def _real(

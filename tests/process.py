@@ -27,6 +27,9 @@ ROOT = Path(__file__).parents[1]
 TAILSCOPE = (sys.executable, "-m", "tailscope.cli")
 PATIENCE = 60.0
 
+LONGEST = 300.0
+"""Seconds that a command may take that ends by itself: it is stuck then, not slow."""
+
 _ROOTS = ("exporter", "dashboards", "app", "alerts")
 _HELD: list[socket.socket] = []
 _PORTS = {
@@ -66,7 +69,7 @@ def run(
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=LONGEST,
     )
 
 

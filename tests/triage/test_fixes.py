@@ -7,18 +7,24 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from tailscope.triage.capacity import capacity
+from tailscope.triage.calibration import Engine
+from tailscope.triage.capacity import capacity, grown
 from tailscope.triage.cause import Cause, explain
+from tailscope.triage.diagnosis import Diagnosis
 from tailscope.triage.fixes import fixes, play
 from tailscope.triage.outside import Outside
 from tailscope.triage.recipes import at_hand, batch, queue_timeout
 from tailscope.triage.replay import Fidelity
+from tailscope.triage.simulator import Load, simulate
+from tailscope.triage.step import HEALTHY, UNLIMITED, Limits, StepCost
 from tailscope.triage.study import Study
 from tailscope.triage.suspects import OUTSIDE, ranked
 from tailscope.triage.trials import Case, trials
 from tailscope.triage.verdict import Attribution, attribute
+from tailscope.triage.work import Stages, Work
 from tests.simulated.engine import Machine, Request
 from tests.simulated.engine import play as step_by_step
 from tests.simulated.scenario import scenario
@@ -116,6 +122,65 @@ def test_a_second_engine_and_a_second_try_are_played(case: Case) -> None:
     assert not any(trial.name == "hedging" for trial in trials(replace(case, replicas=1)))
 
 
+def test_one_engine_more_takes_its_share_from_each_of_those_there_are(case: Case) -> None:
+    for count in (1, 3):
+        more = next(one for one in trials(replace(case, replicas=count)) if one.name == "replica")
+        left = len(case.work) - int(more.kept.sum())
+        assert left == len(case.work) // (count + 1)
+        assert ("to the 3 there are" in more.change) == (count == 3)
+
+
+def test_caps_let_what_the_others_usually_send_pass(case: Case) -> None:
+    found = {trial.name: trial for trial in trials(case)}
+    refused = found["input_cap"]
+    assert not (refused.kept & (case.work.context > 4096)).any()
+    assert refused.cut == int(refused.paying.sum()) == int((~refused.kept).sum())
+    # Where everybody sends long prompts, a cap is no lower than these.
+    longer = replace(case.work, computed=case.work.computed + 20_000.0)
+    cap = {one.name: one for one in trials(replace(case, work=longer))}.get("input_cap")
+    others = ~case.suspected
+    assert cap is None or int((cap.paying & others).sum()) <= 0.1 * int(others.sum())
+
+
+def test_those_who_give_up_are_no_gain(case: Case) -> None:
+    trial = next(one for one in trials(case) if one.name == "queue_timeout")
+    fix = play(case, trial)
+    assert fix.lost > 0
+    # They are who pays: their waits are gone from both sides, and they have no seconds after.
+    assert fix.payers_before is not None
+    assert fix.payers_before.p50 > trial.sent.patience
+    assert fix.payers_after is None
+    served = case.engine.play.done - case.work.arrived
+    assert fix.before.p99 <= np.quantile(served, 1.0)
+    assert fix.gain <= 1.0 - 1.0 / max(fix.before.p99, 1.0)
+
+
+def test_texts_do_what_was_played(case: Case) -> None:
+    found = {trial.name: trial for trial in trials(case)}
+    # A gateway counts the queue and the prefill, too: its timeout may not be shorter than these.
+    decode = case.engine.play.done - case.engine.play.first
+    whole = float(found["generation_timeout"].config["litellm"].split()[1])
+    assert whole > np.quantile(decode, 0.98)
+    assert "429" in found["tenant_cap"].config["litellm"]
+    assert "preemption-threshold" in found["short_first"].config["sglang"]
+    wider = next(one for name, one in found.items() if name.startswith("wider_batch_"))
+    assert "cache then has to hold" in wider.change
+    assert wider.limits.sequences == 2 * case.engine.limits.sequences
+
+
+def test_the_suspect_is_one_of_this_engine() -> None:
+    one = scenario("longprompt", 51, span=90.0, machine=MACHINE, removals=False).frame
+    calm = scenario("steady", 52, span=60.0, machine=MACHINE, removals=False).frame
+    calm = calm.assign(server="calm:8000", tenant="only here")
+    diagnosis = Diagnosis(
+        pd.concat([calm, one], ignore_index=True).assign(session=None, engine="vllm")
+    )
+    named = [graded.fix for graded in diagnosis.tried if graded.fix.name == "separate"]
+    assert named
+    assert "only here" not in named[0].change
+    assert {graded.server for graded in diagnosis.tried} == {"sim:8000"}
+
+
 def test_timeouts_are_in_two_layers_and_say_who_is_cut(case: Case) -> None:
     found = {trial.name: trial for trial in trials(case)}
     assert found["queue_timeout"].sent.patience < 1e6
@@ -135,8 +200,8 @@ def test_second_attempts_that_are_not_sent_are_a_fix(case: Case) -> None:
 
 def test_settings_are_for_the_engine_at_hand() -> None:
     assert at_hand(batch(8), {"sglang"}) == {"sglang": "--max-running-requests 8"}
-    assert at_hand(batch(8), set()).keys() == {"vllm", "sglang", "trtllm"}
-    assert at_hand(queue_timeout(2.0), {"vllm"}).keys() == {"litellm", "gateway"}
+    assert at_hand(batch(8), set()).keys() == {"vllm", "sglang", "trtllm", "llamacpp"}
+    assert at_hand(queue_timeout(2.0, 0.5), {"vllm"}).keys() == {"litellm", "gateway"}
 
 
 def test_more_load_is_never_faster_and_has_a_knee(found: Attribution, case: Case) -> None:
@@ -151,6 +216,63 @@ def test_more_load_is_never_faster_and_has_a_knee(found: Attribution, case: Case
     assert one is not None
     assert one.points[0].p95 == usual.points[0].p95
     assert one.points[-1].p95 >= one.points[0].p95
+
+
+def test_one_tenants_load_grows_by_what_is_asked(case: Case) -> None:
+    own = int((case.work.tenant == 0).sum())
+    for factor in (1.0, 1.25, 1.75, 2.0, 2.6):
+        _, arrived = grown(case.work, factor, 0)
+        assert len(arrived) - len(case.work) == pytest.approx((factor - 1.0) * own, abs=1.0)
+        assert (np.diff(arrived) >= 0).all()
+
+
+def test_capacity_says_what_it_cannot_know() -> None:
+    near = Fidelity(0.0, 1.0)
+    # Arrivals of one size, far apart: the records hold no batch of two.
+    idle = _regular(gap=3.0)
+    calm = capacity(idle.work, idle.engine, near)
+    assert calm is not None
+    assert not calm.saturated
+    assert calm.seen is not None
+    assert calm.seen < calm.points[-1].factor
+    # Three times what the engine serves: beyond the knee already.
+    busy = _regular(gap=0.02)
+    full = capacity(busy.work, busy.engine, near, objective=1.0)
+    assert full is not None
+    assert full.saturated
+    assert full.knee is None
+    assert full.headroom == 0.0
+    assert full.seen is None
+
+
+def _regular(gap: float) -> Case:
+    """A hundred requests of one size, played on an engine of four places."""
+    cost = StepCost(0.01, 0.002, 50e-6, 50e-6, 0.0, 0.0)
+    limits = Limits(sequences=4 if gap < 1.0 else UNLIMITED, tokens=2048)
+    arrived = np.arange(100, dtype=np.float64) * gap
+    sent = Load(arrived.tolist(), [400] * 100, [0] * 100, [100] * 100)
+    found = simulate(sent, cost, limits)
+    zeros, ones = np.zeros(100), np.ones(100)
+    work = Work(
+        server="sim:8000",
+        model="",
+        rows=np.arange(100),
+        tenants=("a",),
+        tenant=np.zeros(100, dtype=np.int64),
+        arrived=arrived,
+        frontend=zeros,
+        queue=found.start - arrived,
+        prefill=found.first - found.start,
+        decode=found.done - found.first,
+        computed=400 * ones,
+        cached=zeros,
+        output=100 * ones,
+        limit=100 * ones,
+        censored=zeros.astype(bool),
+        stages=Stages.MEASURED,
+        measured=ones.astype(bool),
+    )
+    return Case(work, Engine(cost, limits, HEALTHY, 0.0, 0.0, found))
 
 
 def test_the_cause_names_the_tenant_and_what_it_did(found: Attribution) -> None:

@@ -120,6 +120,25 @@ def test_what_cannot_be_compared_says_why() -> None:
     assert forced.outcome is Outcome.BETTER
 
 
+def test_few_requests_that_differ_by_chance_are_no_other_load_or_mix() -> None:
+    for seed in range(10):
+        few = [_window(2 * seed + side, 1.0, rate=0.03) for side in (0, 1)]
+        few[1] = few[1].sample(frac=0.85, random_state=seed).sort_values("arrived_ns")
+        assert compare(*few).reasons == ()
+
+
+def test_a_neighbour_who_left_is_no_gain_of_the_change() -> None:
+    mine = [_window(seed, scale).assign(tenant="a") for seed, scale in ((1, 1.0), (2, 0.6))]
+    noisy = _window(3, 3.0, rate=0.5).assign(tenant="noisy")
+    before = pd.concat([mine[0], noisy]).sort_values("arrived_ns")
+    assert compare(*mine, tenants=("a",)).outcome is Outcome.BETTER
+    found = compare(before, mine[1], tenants=("a",))
+    assert found.outcome is Outcome.INCOMPARABLE
+    assert any("load" in reason for reason in found.reasons)
+    # The percentiles are still those of the tenant that was asked for.
+    assert found.shifts[1].before < np.quantile(mine[0]["total_seconds"], 0.96)
+
+
 def test_offline_outliers_have_a_reason() -> None:
     random = np.random.default_rng(3)
     frame = pd.DataFrame(
@@ -142,6 +161,8 @@ def test_offline_outliers_have_a_reason() -> None:
     assert "limit" in found[1].reason
     assert "usual" in found[2].reason
     assert outliers(frame, {"other"}) == []
+    window = np.arange(len(frame)) >= 15
+    assert [one.row for one in outliers(frame, {"batch"}, window)] == [20, 30]
 
 
 def test_the_stretch_of_a_burst_is_found_and_a_steady_tenant_has_none() -> None:

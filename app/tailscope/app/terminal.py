@@ -31,7 +31,7 @@ def render(found: Diagnosis) -> str:
         blocks += [
             _latency(finding),
             _suspects(found.suspects),
-            _fixes(found.fixes),
+            _fixes(found),
             _capacity(found.capacity()),
             _comparison(found.comparison),
             _offline(found.offline),
@@ -75,22 +75,40 @@ def _suspects(suspects: Sequence[Suspect]) -> str:
     return table + _more(len(suspects), "suspects")
 
 
-def _fixes(fixes: Sequence[Graded]) -> str:
-    blocks = []
-    for one in fixes[:SHOWN]:
-        fix = one.fix
-        paid = ""
-        if fix.payers_before is not None and fix.payers_after is not None:
-            before, after = fix.payers_before.p99, fix.payers_after.p99
-            paid = f"; {fix.payers}: {seconds(before)} to {seconds(after)}"
-        elif fix.payers != "nobody":
-            paid = f"; pays: {fix.payers}"
-        lost = f"; {plural(fix.lost, 'request')} cut short" if fix.lost else ""
-        tail = f"p99 {seconds(fix.before.p99)} to {seconds(fix.after.p99)}"
-        lines = [f"{fix.change} {tail}{paid}{lost} (grade {one.grade})."]
-        lines += [f"    {where}: {text}" for where, text in one.config.items()]
-        blocks.append("\n".join(lines))
-    return "\n".join(["What would have helped, by replay:", *blocks]) if blocks else ""
+def _fixes(found: Diagnosis) -> str:
+    studies = found.attribution.studies
+    if not studies:
+        return ""
+    near = studies[0].fidelity
+    if near is None:
+        return "No change is recommended: there are too few requests for a replay."
+    if not near.passed:
+        return (
+            f"No change is recommended: the replay of the load as it was is {percent(near.loss)} "
+            f"off the records, and its slow requests take {near.ratio:.2f} times the seconds."
+        )
+    where = f" on {studies[0].work.server}" if len(found.finding.window.servers) > 1 else ""
+    lines = [f"What would have helped{where}, by replay:"]
+    lines += [_fix(one) for one in found.fixes[:SHOWN]] or ["None of the changes that were played."]
+    rest = [one.fix for one in found.tried if not one.fix.helps]
+    if rest:
+        told = ", ".join(f"{fix.name} {round(-100 * fix.gain):+d} %" for fix in rest)
+        lines.append(f"Of no use or harmful here (p99): {told}.")
+    return "\n".join(lines)
+
+
+def _fix(one: Graded) -> str:
+    fix = one.fix
+    paid = ""
+    if fix.payers_before is not None and fix.payers_after is not None:
+        before, after = fix.payers_before.p99, fix.payers_after.p99
+        paid = f"; {fix.payers}: {seconds(before)} to {seconds(after)}"
+    elif fix.payers != "nobody":
+        paid = f"; pays: {fix.payers}"
+    lost = f"; {plural(fix.lost, 'request')} without a full answer" if fix.lost else ""
+    tail = f"p99 {seconds(fix.before.p99)} to {seconds(fix.after.p99)}"
+    lines = [f"{fix.change} {tail}{paid}{lost} (grade {one.grade})."]
+    return "\n".join([*lines, *(f"    {where}: {text}" for where, text in one.config.items())])
 
 
 def _capacity(found: Capacity | None) -> str:
@@ -100,8 +118,19 @@ def _capacity(found: Capacity | None) -> str:
     said = f"p99 at multiples of this load, by replay: {points}."
     if found.knee is not None:
         said += f" p95 doubles at {found.knee:.2f} times."
+    if found.saturated:
+        said += " The engine does not keep up with this load as it is."
     if found.headroom is not None:
-        said += f" The objective holds up to {found.headroom:.2f} times."
+        said += (
+            f" The objective holds up to {found.headroom:.2f} times."
+            if found.headroom
+            else " The objective does not hold now."
+        )
+    if found.seen is not None and found.seen < found.points[-1].factor:
+        said += (
+            f" Beyond {found.seen:g} times, batches are larger than any in the records: a limit "
+            "that they never reached is not known."
+        )
     return said
 
 

@@ -124,6 +124,8 @@ def _calibrated(problem: _Problem) -> Engine:
     found = min(
         (_by_tokens(trial, scheduler, known) for scheduler in Scheduler), key=lambda one: one.loss
     )
+    if known is None:
+        found = _loosened(trial, found)
     if found.loss < _NEAR:
         return found
     if known is None:
@@ -281,11 +283,22 @@ def _between(old: StepCost, new: StepCost) -> StepCost:
     return StepCost(*(math.sqrt(max(a, b / 10) * max(b, a / 10)) for a, b in pairs))
 
 
+def _loosened(trial: _Trial, best: Engine) -> Engine:
+    """The same without a limit of the batch, if that limit held nobody back.
+
+    Requests wait for the end of a step, too, so that the largest batch need not be a full one.
+    """
+    if best.limits.sequences >= UNLIMITED:
+        return best
+    free = trial.play(best.cost, replace(best.limits, sequences=UNLIMITED))
+    return free if free.loss <= best.loss else best
+
+
 def _by_room(trial: _Trial, best: Engine) -> Engine:
     """Try other limits of the batch and of the cache, with the same costs."""
     if not trial.waited():
         return best
-    level, tokens = best.limits.sequences, most_tokens(trial.work)
+    level, tokens = min(best.limits.sequences, most(trial.work)), most_tokens(trial.work)
     choices = [replace(best.limits, sequences=size) for size in (level - 1, UNLIMITED)]
     choices += [
         replace(best.limits, sequences=UNLIMITED, cache=round(tokens * part)) for part in _CACHE

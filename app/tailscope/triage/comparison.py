@@ -10,6 +10,8 @@ cannot be compared, and why.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +20,7 @@ import pandas as pd
 from scipy.stats import ks_2samp
 
 from tailscope.triage.phrase import tell
+from tailscope.triage.stages import named
 from tailscope.triage.work import Floats, Ints
 
 LEAST_SECONDS = 1800.0
@@ -26,6 +29,10 @@ MOST_MIX = 0.1
 
 MOST_LOAD = 0.1
 """Relative change of the request rate from which the load is another one."""
+
+_SIGMAS, _CHANCE = 3.0, 0.01
+"""Few requests differ in rate and mix by chance: what is within so many standard deviations of a
+rate, or has so high a p, is no other load and no other mix."""
 
 BUCKET = 300.0
 _PAIRS = 8
@@ -41,7 +48,7 @@ class Outcome(StrEnum):
 
     BETTER = "better"
     WORSE = "worse"
-    SAME = "no difference"
+    SAME = "no clear difference"
     INCOMPARABLE = "not comparable"
 
 
@@ -84,19 +91,24 @@ def compare(
     after: pd.DataFrame,
     *,
     column: str = "total_seconds",
+    tenants: Collection[str] = (),
     force: bool = False,
     seed: int = 0,
 ) -> Comparison:
     """Compare two windows of requests between which one thing was changed.
 
     Args:
-        before: Requests before.
-        after: Requests after.
+        before: Requests of all tenants before.
+        after: Requests of all tenants after.
         column: Which seconds to compare.
+        tenants: Whose seconds; the load of the others has to be the same, too. Empty for all.
         force: Compare windows shorter than half an hour, too.
         seed: Of the flips.
     """
     reasons = _reasons(before, after, force)
+    if tenants:
+        before, after = (one[named(one, "tenant").isin(list(tenants))] for one in (before, after))
+        reasons += [reason for reason in _reasons(before, after, force) if reason not in reasons]
     if len(before) < _LEAST_ROWS or len(after) < _LEAST_ROWS:
         return Comparison(Outcome.INCOMPARABLE, tuple(reasons), ())
     weight = _weights(before, after)
@@ -127,7 +139,8 @@ def _reasons(before: pd.DataFrame, after: pd.DataFrame, force: bool) -> list[str
             )
         )
     rates = [len(before) / max(spans[0], 1e-9), len(after) / max(spans[1], 1e-9)]
-    if abs(rates[1] / rates[0] - 1.0) > MOST_LOAD:
+    chance = _SIGMAS * math.sqrt(1.0 / len(before) + 1.0 / len(after))
+    if abs(rates[1] / rates[0] - 1.0) > max(MOST_LOAD, chance):
         found.append(
             tell(
                 "the load changed from {before} to {after} requests/s",
@@ -137,8 +150,8 @@ def _reasons(before: pd.DataFrame, after: pd.DataFrame, force: bool) -> list[str
         )
     for name, size in _SIZES.items():
         if name in before and name in after:
-            distance = _distance(before[name], after[name])
-            if distance > MOST_MIX:
+            distance, p = _distance(before[name], after[name])
+            if distance > MOST_MIX and p < _CHANCE:
                 found.append(
                     tell(
                         "the mix of {size} is another one (KS distance {distance})",
@@ -149,9 +162,13 @@ def _reasons(before: pd.DataFrame, after: pd.DataFrame, force: bool) -> list[str
     return found
 
 
-def _distance(before: pd.Series[float], after: pd.Series[float]) -> float:
+def _distance(before: pd.Series[float], after: pd.Series[float]) -> tuple[float, float]:
+    """Distance of two distributions, and the p of as much between samples of one."""
     one, two = before.dropna().to_numpy(), after.dropna().to_numpy()
-    return float(ks_2samp(one, two).statistic) if len(one) and len(two) else 0.0
+    if not (len(one) and len(two)):
+        return 0.0, 1.0
+    found = ks_2samp(one, two)
+    return float(found.statistic), float(found.pvalue)
 
 
 def _span(frame: pd.DataFrame) -> float:

@@ -34,7 +34,7 @@ from tailscope.triage.outside import Outside, outside
 from tailscope.triage.phrase import row
 from tailscope.triage.reckoning import Reckoning, reckon
 from tailscope.triage.retries import Retries, again, retries
-from tailscope.triage.scope import Scope
+from tailscope.triage.scope import Scope, measured
 from tailscope.triage.sentence import headline, slowness
 from tailscope.triage.stages import Flags, rows
 from tailscope.triage.statement import verdict
@@ -262,13 +262,12 @@ class Diagnosis:
                 if part.work.model == work.model
             }
         )
-        tenants = [suspect for suspect in self.attribution.suspects if suspect.kind == "tenant"]
-        if not tenants:
-            return Case(work, one.engine, replicas=replicas)
-        first = tenants[0]
-        number = work.tenants.index(first.name)
         repeated = again(self.frame)[work.rows]
-        return Case(work, one.engine, number, first.change, replicas, repeated)
+        for suspect in self.attribution.suspects:
+            number = work.tenants.index(suspect.name) if suspect.kind == "tenant" else -1
+            if (work.tenant == number).any():
+                return Case(work, one.engine, number, suspect.change, replicas, repeated)
+        return Case(work, one.engine, replicas=replicas, repeated=repeated)
 
     def capacity(self, tenant: str | None = None) -> capacity.Capacity | None:
         """Latency against load, of the engine with the most slow seconds.
@@ -344,7 +343,8 @@ class Diagnosis:
         shares = {
             name: gain.seconds / gain.excess for name, gain in relief.items() if gain.excess > 0
         }
-        return Offline(tuple(offline.outliers(self.frame, names)), shares)
+        mine = self.options.scope.window(self.frame)
+        return Offline(tuple(offline.outliers(self.frame, names, mine)), shares)
 
     @cached_property
     def comparison(self) -> comparison.Comparison | None:
@@ -352,9 +352,12 @@ class Diagnosis:
         at = self.options.changed_ns
         if at is None:
             return None
-        part = rows(self.frame, judged(self.frame, self.options.scope))
+        scope = self.options.scope
+        part = rows(self.frame, scope.window(self.frame) & measured(self.frame))
         late = part["arrived_ns"].to_numpy(dtype=np.int64) >= at
-        return comparison.compare(part[~late], part[late], force=self.options.force)
+        return comparison.compare(
+            part[~late], part[late], tenants=scope.tenants, force=self.options.force
+        )
 
     def account(self, position: int) -> Ledger | None:
         """The ledger of one request: one row; None where its engine or its time is not known.

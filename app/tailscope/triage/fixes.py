@@ -45,7 +45,7 @@ class Fix:
         payers: Who pays for it, in words.
         payers_before: These, as they were; None if nobody pays.
         payers_after: These, with the change; None where they are gone from this engine.
-        lost: Requests that are cut short, or give up.
+        lost: Requests that are cut short, are refused, or give up.
     """
 
     name: str
@@ -90,45 +90,34 @@ def play(case: Case, trial: Trial) -> Fix:
     """Play one change."""
     after = _hedged(case, trial) if trial.hedge is not None else _seconds(case, trial)
     before = case.engine.play.done - case.work.arrived
-    victims = ~trial.paying & trial.kept & ~case.suspected
-    still = trial.paying & trial.kept
+    gave_up = trial.kept & np.isnan(after)
+    paying = trial.paying | gave_up
+    victims = ~paying & trial.kept & ~case.suspected
+    still = trial.paying & trial.kept & ~gave_up
     return Fix(
         name=trial.name,
         change=trial.change,
         config=trial.config,
         before=quantiles(before[victims]),
-        after=quantiles(after.seconds[victims]),
+        after=quantiles(after[victims]),
         payers=trial.payers,
-        payers_before=quantiles(before[trial.paying]) if trial.paying.any() else None,
-        payers_after=quantiles(after.seconds[still]) if still.any() else None,
-        lost=after.gave_up + trial.cut,
+        payers_before=quantiles(before[paying]) if paying.any() else None,
+        payers_after=quantiles(after[still]) if still.any() else None,
+        lost=int(gave_up.sum()) + trial.cut,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _After:
-    """Seconds of each request with a change; NaN for those that are gone from this engine."""
-
-    seconds: Floats
-    gave_up: int
-
-
-def _seconds(case: Case, trial: Trial) -> _After:
+def _seconds(case: Case, trial: Trial) -> Floats:
+    """Seconds of each request with a change; NaN for those that left this engine, or gave up."""
     work, engine = case.work, case.engine
     rows = np.flatnonzero(trial.kept)
     after = np.full(len(work), np.nan)
-    gave_up = 0
-    for turn in range(trial.replicas):
-        mine = rows[turn :: trial.replicas]
-        found = simulate(chosen(trial.sent, mine), engine.cost, trial.limits, engine.speed)
-        gone = np.isnan(found.start)
-        # A request that gives up has waited for as long as its patience lasted.
-        after[mine] = np.where(gone, trial.sent.patience, found.done - work.arrived[mine])
-        gave_up += int(gone.sum())
-    return _After(after, gave_up)
+    found = simulate(chosen(trial.sent, rows), engine.cost, trial.limits, engine.speed)
+    after[rows] = found.done - work.arrived[rows]
+    return after
 
 
-def _hedged(case: Case, trial: Trial) -> _After:
+def _hedged(case: Case, trial: Trial) -> Floats:
     """Requests that are late for their first token are sent to another engine, too.
 
     The other engine has the same load at another time: half the window later, and what would come
@@ -147,9 +136,9 @@ def _hedged(case: Case, trial: Trial) -> _After:
     found = simulate(sent, engine.cost, trial.limits, engine.speed)
     took = np.empty(len(arrived))
     took[order] = found.done - arrived[order]
-    after = took[: len(work)]
+    after: Floats = took[: len(work)]
     after[late] = np.minimum(after[late], delay + took[len(work) :])
-    return _After(after, 0)
+    return after
 
 
 def quantiles(seconds: Floats) -> Quantiles:

@@ -157,6 +157,8 @@ def _capacity(found: Capacity | None) -> dict[str, Any] | None:
         {
             "points": [dataclasses.asdict(point) for point in found.points],
             "knee": found.knee,
+            "saturated": found.saturated,
+            "seen": found.seen,
             "headroom": found.headroom,
         }
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tailscope.triage.phrase import tell
-from tailscope.triage.stages import floats
+from tailscope.triage.stages import Flags, floats, named
 from tailscope.triage.study import Removed, Study, removed
 from tailscope.triage.work import Floats
 
@@ -42,17 +42,18 @@ class Outlier:
     reason: str
 
 
-def outliers(frame: pd.DataFrame, offline: set[str]) -> list[Outlier]:
+def outliers(frame: pd.DataFrame, offline: set[str], mine: Flags | None = None) -> list[Outlier]:
     """Offline requests that took far longer than their own kind, the longest first.
 
     Args:
         frame: Requests with the record's columns.
         offline: Tenants whose work is offline.
+        mine: Rows to look at; all if None.
     """
     found = []
-    tenants = frame["tenant"].to_numpy(dtype=object)
+    tenants = named(frame, "tenant").to_numpy(dtype=object)
     for tenant in sorted(offline):
-        rows = np.flatnonzero(tenants == tenant)
+        rows = np.flatnonzero((tenants == tenant) & (True if mine is None else mine))
         if len(rows) >= _FEWEST:
             found += _outliers(frame.iloc[rows], rows.tolist(), tenant)
     return sorted(found, key=lambda one: -one.seconds)

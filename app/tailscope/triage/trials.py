@@ -6,13 +6,14 @@ it was.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tailscope.triage import recipes
-from tailscope.triage.calibration import Engine, delayed
+from tailscope.triage.calibration import Engine, delayed, most, most_tokens
 from tailscope.triage.lift import CACHE_DROP, Change
 from tailscope.triage.phrase import tell, who
 from tailscope.triage.simulator import Load, load
@@ -24,6 +25,11 @@ _AGEING = 20.0
 """Seconds of waiting that outweigh a second of own work, where short jobs go first."""
 
 _OUTPUT, _INPUT = 512, 4096
+"""Tokens that an answer and a prompt may have at most, unless many have more."""
+
+_HIT = 0.9
+"""A cap on tokens leaves this part of the requests alone that are not the suspect's."""
+
 _HEDGED = 0.95
 """Requests that wait longer for their first token than this part of all are sent again."""
 
@@ -45,10 +51,9 @@ class Trial:
         sent: The load with the change.
         limits: The engine's limits with the change.
         kept: Requests that still come to this engine.
-        paying: Requests whose owner pays for the change.
+        paying: Requests whose owner pays for the change; those that give up come on top.
         payers: Who that is, in words.
-        cut: Requests that are cut short.
-        replicas: Engines that share the load in turn.
+        cut: Requests that are cut short, or refused.
         hedge: Seconds after which a request without a first token is sent to another engine, too.
     """
 
@@ -61,7 +66,6 @@ class Trial:
     paying: Flags
     payers: str = NOBODY
     cut: int = 0
-    replicas: int = 1
     hedge: float | None = None
 
 
@@ -74,7 +78,7 @@ class Case:
         engine: The calibrated engine.
         suspect: The tenant whose load is in question, if there is one.
         change: How its load changed.
-        replicas: Engines of this model that are known.
+        replicas: Engines of this model that are known, this one included.
         repeated: Which requests are a second or later attempt; None if that is not known.
     """
 
@@ -97,6 +101,11 @@ class Case:
             return np.zeros(len(self.work), dtype=bool)
         return np.asarray(self.work.tenant == self.suspect)
 
+    @property
+    def room(self) -> int:
+        """Places in the batch: the engine's limit, or the most that were taken."""
+        return min(self.engine.limits.sequences, most(self.work))
+
     def trial(
         self,
         name: str,
@@ -109,7 +118,6 @@ class Case:
         paying: Flags | None = None,
         payers: str = NOBODY,
         cut: int = 0,
-        replicas: int = 1,
         hedge: float | None = None,
     ) -> Trial:
         """A trial that leaves as it was what is not given."""
@@ -124,7 +132,6 @@ class Case:
             np.zeros(count, dtype=bool) if paying is None else paying,
             payers,
             cut,
-            replicas,
             hedge,
         )
 
@@ -138,7 +145,8 @@ def trials(case: Case) -> Iterator[Trial]:
     yield from _of_size(case)
     yield from _of_limits(case)
     yield from _of_retries(case)
-    yield from _of_replicas(case)
+    yield _one_more(case)
+    yield from _of_hedging(case)
 
 
 def _of_tenant(case: Case, suspect: int) -> Iterator[Trial]:
@@ -151,9 +159,8 @@ def _of_tenant(case: Case, suspect: int) -> Iterator[Trial]:
         paying=own,
         payers=tell("{who}, which moves", who=who(name)),
     )
-    room = case.engine.limits.sequences
-    if room < UNLIMITED and room >= 4:
-        cap = max(room // 4, 1)
+    if (room := case.room) >= 4:
+        cap = room // 4
         group = own.astype(np.int64).tolist()
         yield case.trial(
             "tenant_cap",
@@ -194,27 +201,27 @@ def _cache_restored(case: Case, suspect: int) -> Trial:
 
 
 def _of_order(case: Case) -> Iterator[Trial]:
+    """Both go by the length of the prompt: how much of it is cached, no sender knows."""
     work = case.work
-    seconds = case.engine.cost.per_prefill * work.computed
-    rank = work.arrived + _AGEING * seconds
-    long_ = seconds > np.quantile(seconds, 0.9)
+    per_token = _AGEING * case.engine.cost.per_prefill
+    longest = float(np.quantile(work.context, 0.9))
+    long_ = np.asarray(work.context > longest)
     yield case.trial(
         "short_first",
         tell("Let short prompts go first; a long one gains on them as it waits."),
-        recipes.short_first(),
-        sent=replace(case.sent, rank=rank.tolist()),
+        recipes.short_first(1000.0 * per_token),
+        sent=replace(case.sent, rank=(work.arrived + per_token * work.context).tolist()),
         paying=long_,
         payers=_LONGEST,
     )
-    room = case.engine.limits.sequences
-    if 4 <= room < UNLIMITED:
-        cap = max(room // 2, 1)
+    if (room := case.room) >= 4:
+        cap = room // 2
         yield case.trial(
             "lanes",
             tell(
                 "Keep half of the batch for short prompts: at most {n} long ones at a time.", n=cap
             ),
-            recipes.lanes(cap, int(np.quantile(work.context, 0.9))),
+            recipes.lanes(cap, int(longest)),
             sent=replace(case.sent, group=long_.astype(np.int64).tolist(), caps={1: cap}),
             paying=long_,
             payers=_LONGEST,
@@ -222,64 +229,86 @@ def _of_order(case: Case) -> Iterator[Trial]:
 
 
 def _of_size(case: Case) -> Iterator[Trial]:
-    work, sent = case.work, case.sent
-    long_ = np.asarray(work.output > _OUTPUT)
+    work, others = case.work, ~case.suspected
+    most = _cap(work.output[others], _OUTPUT)
+    long_ = np.asarray(work.output > most)
     if long_.any():
-        output = np.minimum(work.output, _OUTPUT).astype(np.int64)
         yield case.trial(
             "output_cap",
-            tell("Allow at most {n} tokens of answer.", n=_OUTPUT),
-            recipes.output_cap(_OUTPUT),
-            sent=replace(sent, output=np.maximum(output, 1).tolist()),
+            tell("Allow at most {n} tokens of answer.", n=most),
+            recipes.output_cap(most),
+            sent=replace(case.sent, output=_whole(np.minimum(work.output, most))),
             paying=long_,
             payers=tell("the requests with longer answers, which are cut"),
             cut=int(long_.sum()),
         )
-    large = np.asarray(work.context > _INPUT)
+    most = _cap(work.context[others], _INPUT)
+    large = np.asarray(work.context > most)
     if large.any():
-        left = np.maximum(np.minimum(work.computed, _INPUT - work.cached), 1.0)
-        computed = np.where(large, left, np.maximum(work.computed, 1.0)).astype(np.int64)
         yield case.trial(
             "input_cap",
-            tell("Allow at most {n} tokens of prompt.", n=_INPUT),
-            recipes.input_cap(_INPUT),
-            sent=replace(sent, computed=computed.tolist()),
+            tell("Allow at most {n} tokens of prompt.", n=most),
+            recipes.input_cap(most),
+            kept=~large,
             paying=large,
-            payers=tell("the requests with longer prompts, which are cut"),
+            payers=tell("the requests with longer prompts, which are refused"),
             cut=int(large.sum()),
         )
+
+
+def _cap(tokens: Floats, least: int) -> int:
+    """A power of two, this or more, that few of the requests pass."""
+    usual = float(np.quantile(tokens, _HIT)) if len(tokens) else 0.0
+    return max(least, 1 << math.ceil(math.log2(max(usual, 1.0))))
 
 
 def _of_limits(case: Case) -> Iterator[Trial]:
     limits = case.engine.limits
     for tokens in (limits.tokens // 4, limits.tokens // 2, limits.tokens * 2):
+        name = "longer_steps" if tokens > limits.tokens else "step_tokens"
         yield case.trial(
-            f"step_tokens_{tokens}",
+            f"{name}_{tokens}",
             tell(
-                "Compute at most {n} tokens a step, instead of {was}.", n=tokens, was=limits.tokens
+                "Compute at most {n} tokens a step, instead of {was} (inferred).",
+                n=tokens,
+                was=limits.tokens,
             ),
             recipes.step_tokens(tokens),
             limits=replace(limits, tokens=max(tokens, 1)),
         )
     if limits.sequences >= UNLIMITED:
         return
-    for room in (limits.sequences // 2, limits.sequences * 2):
-        yield case.trial(
-            f"batch_{room}",
-            tell(
-                "Run at most {n} requests at a time, instead of {was}.",
-                n=room,
-                was=limits.sequences,
-            ),
-            recipes.batch(room),
-            limits=replace(limits, sequences=max(room, 1)),
-        )
+    was, held = limits.sequences, most_tokens(case.work)
+    yield case.trial(
+        f"batch_{max(was // 2, 1)}",
+        tell(
+            "Run at most {n} requests at a time, instead of {was} (inferred).",
+            n=max(was // 2, 1),
+            was=was,
+        ),
+        recipes.batch(max(was // 2, 1)),
+        limits=replace(limits, sequences=max(was // 2, 1)),
+    )
+    yield case.trial(
+        f"wider_batch_{2 * was}",
+        tell(
+            "Run at most {n} requests at a time, instead of {was} (inferred). The cache then has "
+            "to hold about {tokens} tokens; it held {held} at most.",
+            n=2 * was,
+            was=was,
+            tokens=f"{2 * held:,.0f}",
+            held=f"{held:,.0f}",
+        ),
+        recipes.batch(2 * was),
+        limits=replace(limits, sequences=2 * was),
+    )
 
 
 def _of_time(case: Case) -> Iterator[Trial]:
     """Timeouts in two layers: one for the queue, one for the generation."""
     work = case.work
-    waits = case.engine.play.start - work.arrived
+    played = case.engine.play
+    waits, prefill = played.start - work.arrived, played.first - played.start
     patience = max(float(np.quantile(waits, 0.95)) * 0.5, 1.0)
     if float(waits.max()) > patience:
         yield case.trial(
@@ -288,11 +317,11 @@ def _of_time(case: Case) -> Iterator[Trial]:
                 "Give up waiting after {time}, and tell the client to come back later.",
                 time=seconds(patience),
             ),
-            recipes.queue_timeout(patience),
+            recipes.queue_timeout(patience, float(np.quantile(prefill, _GENERATION))),
             sent=replace(case.sent, patience=patience),
             payers=tell("the requests that give up"),
         )
-    decode = case.engine.play.done - case.engine.play.first
+    decode = played.done - played.first
     longest = max(float(np.quantile(decode, _GENERATION)), 1.0)
     late = decode > longest
     if late.any():
@@ -301,7 +330,9 @@ def _of_time(case: Case) -> Iterator[Trial]:
         yield case.trial(
             "generation_timeout",
             tell("End a generation after {time}.", time=seconds(longest)),
-            recipes.generation_timeout(longest),
+            recipes.generation_timeout(
+                longest, float(np.quantile(played.first - work.arrived, _GENERATION))
+            ),
             sent=replace(case.sent, output=_whole(output)),
             paying=late,
             payers=tell("the requests that generate for longer, which are cut"),
@@ -323,14 +354,26 @@ def _of_retries(case: Case) -> Iterator[Trial]:
         )
 
 
-def _of_replicas(case: Case) -> Iterator[Trial]:
-    yield case.trial(
+def _one_more(case: Case) -> Trial:
+    """Of n engines, each gives every (n+1)-th of its requests away; all have the same load then."""
+    count = case.replicas
+    change = tell("Add an engine of the same kind, and let both take requests in turn.")
+    if count > 1:
+        change = tell(
+            "Add an engine of the same kind to the {n} there are, and let all take requests in "
+            "turn.",
+            n=count,
+        )
+    return case.trial(
         "replica",
-        tell("Add an engine of the same kind, and let both take requests in turn."),
+        change,
         recipes.replica(),
-        replicas=2,
+        kept=np.arange(len(case.work)) % (count + 1) < count,
         payers=tell("whoever pays for the hardware"),
     )
+
+
+def _of_hedging(case: Case) -> Iterator[Trial]:
     wait = case.engine.play.first - case.work.arrived
     delay = float(np.quantile(wait, _HEDGED))
     if case.replicas > 1 and (wait > delay).any():

@@ -38,6 +38,8 @@ def draw(context: Context) -> None:
         method("replay")
         return
     _said(context, found, tenant)
+    if found.seen is not None and found.seen < FACTORS[-1]:
+        st.caption(say("capacity.unseen", factor=f"{found.seen:g}"))
     plot(_curve(found, context.choice.objective), alt=say("capacity.title"), key="curve")
     st.caption(say("capacity.note", server=studies[0].work.server, most=f"{FACTORS[-1]:g}"))
     method("capacity", "replay")
@@ -61,9 +63,7 @@ def _said(context: Context, found: Capacity, tenant: str | None) -> None:
     with st.grid(3, min_column_width=180, gap="small"):
         st.metric(
             say("capacity.knee"),
-            say("capacity.no_knee")
-            if found.knee is None
-            else say("capacity.times", factor=f"{found.knee:.2f}"),
+            _knee(found),
             border=True,
             height="stretch",
             help=say("capacity.knee_help"),
@@ -89,6 +89,14 @@ def _said(context: Context, found: Capacity, tenant: str | None) -> None:
             height="stretch",
             help=say("capacity.now_help"),
         )
+
+
+def _knee(found: Capacity) -> str:
+    if found.saturated:
+        return say("capacity.saturated")
+    if found.knee is None:
+        return say("capacity.no_knee")
+    return say("capacity.times", factor=f"{found.knee:.2f}")
 
 
 def _curve(found: Capacity, objective: float | None) -> Drawing:

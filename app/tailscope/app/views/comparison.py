@@ -74,8 +74,9 @@ def draw(context: Context) -> None:
             icon=":material/info:",
         )
         return
-    found = compare(*parts, force=force)
-    _said(found, *parts)
+    scope = context.question.scope
+    found = compare(*parts, tenants=scope.tenants, force=force)
+    _said(found, *(rows(part, scope.judged(part)) for part in parts))
     if found.shifts:
         _drawn(found)
 
@@ -172,14 +173,14 @@ def _free(context: Context) -> tuple[pd.DataFrame, pd.DataFrame] | None:
 def _within(context: Context, period: _Span) -> pd.DataFrame:
     scope = context.question.scope
     loaded = context.source.window(None, period)
-    part = Scope(period[0], period[1], scope.tenants, scope.models, scope.servers, slow=scope.slow)
+    part = Scope(*period, models=scope.models, servers=scope.servers)
     return rows(loaded.frame, part.mine(loaded.frame) & measured(loaded.frame))
 
 
 def _parts(context: Context, changed: int, back: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The requests before and after."""
+    """The requests of all tenants before and after."""
     scope, frame = context.question.scope, context.loaded.frame
-    mine = rows(frame, scope.mine(frame) & measured(frame))
+    mine = rows(frame, scope.window(frame) & scope.places(frame) & measured(frame))
     arrived = mine["arrived_ns"].to_numpy(dtype=np.int64)
     after = mine[arrived >= changed]
     if not back:
