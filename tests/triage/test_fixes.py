@@ -19,12 +19,13 @@ from tailscope.triage.outside import Outside
 from tailscope.triage.recipes import at_hand, batch, queue_timeout
 from tailscope.triage.replay import Fidelity
 from tailscope.triage.simulator import Load, simulate
+from tailscope.triage.stagetimes import Stages
 from tailscope.triage.step import HEALTHY, UNLIMITED, Limits, StepCost
 from tailscope.triage.study import Study
 from tailscope.triage.suspects import OUTSIDE, ranked
 from tailscope.triage.trials import Case, trials
 from tailscope.triage.verdict import Attribution, attribute
-from tailscope.triage.work import Stages, Work
+from tailscope.triage.work import Work
 from tests.simulated.engine import Machine, Request
 from tests.simulated.engine import play as step_by_step
 from tests.simulated.scenario import scenario
