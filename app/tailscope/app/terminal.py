@@ -13,6 +13,7 @@ from tailscope.triage.hardware import Gpu
 from tailscope.triage.loads import TenantLoad
 from tailscope.triage.quality import notes
 from tailscope.triage.quantiles import Quantiles
+from tailscope.triage.replay import MOST_LOSS, RATIO
 from tailscope.triage.sentence import headline, level, slowness
 from tailscope.triage.verdict import Suspect
 from tailscope.triage.words import moment, percent, plural, seconds
@@ -84,8 +85,10 @@ def _fixes(found: Diagnosis) -> str:
         return "No change is recommended: there are too few requests for a replay."
     if not near.passed:
         return (
-            f"No change is recommended: the replay of the load as it was is {percent(near.loss)} "
-            f"off the records, and its slow requests take {near.ratio:.2f} times the seconds."
+            "No change is recommended: the replay of the load as it was is "
+            f"{100 * near.loss:.1f} % off the records (trusted: under {percent(MOST_LOSS)}), and "
+            f"its slow requests take {near.ratio:.2f} times the seconds (trusted: {RATIO[0]:g} to "
+            f"{RATIO[1]:g})."
         )
     where = f" on {studies[0].work.server}" if len(found.finding.window.servers) > 1 else ""
     lines = [f"What would have helped{where}, by replay:"]
