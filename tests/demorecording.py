@@ -21,7 +21,7 @@ from tailscope.launch.clock import Clock
 NOW_NS = 2_000_000_000_000_000_000
 MACHINE_PATH = re.compile(rb"/(?:home|root|tmp|work|usr|opt|var|mnt|etc|srv|Users|data)/")
 HISTORY_NS = 60_000_000_000
-DEADLINE = 20.0
+DEADLINE = 120.0
 
 
 @pytest.fixture(scope="module")

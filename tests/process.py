@@ -49,7 +49,7 @@ def run(
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

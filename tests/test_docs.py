@@ -79,7 +79,7 @@ def _running(command: str, folder: Path, env: dict[str, str], until: str) -> Ite
         yield said
     finally:
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 def _get(url: str) -> str:

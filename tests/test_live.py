@@ -79,7 +79,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     assert f"http://{listen}/metrics" in said
     yield Demo(listen, data)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert process.returncode == 0
 
 
