@@ -55,7 +55,7 @@ def _demo(*flags: str) -> Iterator[str]:
         yield said
     finally:
         demo.terminate()
-        demo.wait(20)
+        demo.wait(120)
 
 
 def app(target: Path) -> None:
