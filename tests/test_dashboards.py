@@ -429,6 +429,6 @@ def test_an_exemplar_leads_to_its_request_in_the_triage_app() -> None:
     filled = link["url"].replace("${TRIAGE_URL}", "http://127.0.0.1:8501").replace("$$", "$")
     page, asked_for = urlsplit(filled).path, parse_qs(urlsplit(filled).query)
     assert (ROOT / "app/tailscope/app/views" / f"{page.strip('/')}.py").is_file()
-    assert "| `request` |" in (ROOT / "docs" / "app.md").read_text(encoding="utf-8")
+    assert "| `request`" in (ROOT / "docs" / "app.md").read_text(encoding="utf-8")
     assert asked_for["request"] == ["${__value.raw}"]
     assert f"{urlsplit(filled).query}&".endswith(f"{urlsplit(APP['url']).query}&")
