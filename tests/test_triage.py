@@ -527,6 +527,16 @@ def test_the_report_is_json_of_the_agreed_shape() -> None:
     assert "offline" not in shape
 
 
+def test_slow_requests_that_name_no_server_yet_make_no_matrix_of_their_own() -> None:
+    frame = recorded.frame()
+    some = [*frame["total_seconds"].nlargest(2).index, *frame["total_seconds"].nsmallest(3).index]
+    frame.loc[some, "server"] = None
+    frame.loc[some, ["frontend_seconds", "queue_seconds", "prefill_seconds"]] = np.nan
+    found = Diagnosis(frame)
+    assert len(found.best.studies) == 2
+    assert [one.server for one in found.matrices] == ["127.0.0.1:18000"]
+
+
 @pytest.mark.parametrize("blank", ["tenant", "model", "server", "input_tokens", "ttft_seconds"])
 def test_any_column_may_be_missing(blank: str) -> None:
     rows = recorded.records()

@@ -36,6 +36,7 @@ from tailscope.triage.reckoning import Reckoning, reckon
 from tailscope.triage.retries import Retries, again, retries
 from tailscope.triage.scope import Scope, measured
 from tailscope.triage.sentence import headline, slowness
+from tailscope.triage.slow import MIN_REQUESTS
 from tailscope.triage.stages import Flags, rows
 from tailscope.triage.statement import verdict
 from tailscope.triage.step import Limits
@@ -314,7 +315,10 @@ class Diagnosis:
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
-        """Tenant by tenant, over all requests, one for each engine with slow requests."""
+        """Tenant by tenant, over all requests, one for each engine with slow requests.
+
+        Of a handful of requests, such as those that name no server yet, it says nothing.
+        """
         return tuple(
             Matrix(
                 one.work.server,
@@ -322,6 +326,7 @@ class Diagnosis:
                 blame.matrix(one.work, one.costing.cost, one.costing.alone, one.accounts),
             )
             for one in self.best.studies
+            if len(one.work) >= MIN_REQUESTS
         )
 
     @cached_property
