@@ -94,8 +94,14 @@ def _get(url: str) -> str:
     return until(page, f"{url} answers", _PATIENCE)
 
 
+def _typed() -> dict[str, str]:
+    """The environment of somebody who types a command: not that of a ``make`` with variables."""
+    of_make = ("MAKE", "MFLAGS", "ARGS", "ENGINE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(of_make)}
+
+
 def _make_run(folder: Path) -> None:
-    with _running("make run", ROOT, dict(os.environ), "Ctrl-C") as said:
+    with _running("make run", ROOT, _typed(), "Ctrl-C") as said:
         metrics = re.search(r"metrics +(\S+)", said)
         app = re.search(r"triage app +(\S+)", said)
         assert metrics and app, said
@@ -108,7 +114,7 @@ def _make_run_engine(folder: Path) -> None:
     flags = f"--listen {listen} --app {app} --otlp-grpc {free()} --otlp-http {free()}"
     arguments = f"ARGS={flags} --data {folder / 'data'}"
     command = shlex.join(["make", "run", "ENGINE=http://127.0.0.1:8000", arguments])
-    with _running(command, ROOT, dict(os.environ), "Ctrl-C"):
+    with _running(command, ROOT, _typed(), "Ctrl-C"):
         page = _get(f"{listen.url}/metrics")
         assert 'tailscope_source_state{source="engine:127.0.0.1:8000"' in page
         assert "<title>" in _get(app.url)
