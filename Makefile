@@ -35,7 +35,7 @@ run: $(VENV)/.app ## Start the demo, or the exporter and the app on ENGINE=http:
 
 .PHONY: test
 test: $(VENV)/.dev .tools/.ready lint ## Set up all that tests need, check the code and run every test
-	@echo "Running the tests: about 7 minutes on 2 cores."
+	@echo "Running the tests: about 8 minutes on 2 cores."
 	@$(PY) -m pytest --numprocesses 2 --dist loadfile -m "not schema" $(ARGS)
 
 .PHONY: test-engines
