@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+from tests import process
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE = 300_000.0  # milliseconds; the machine may be busy
+SOON = 30_000.0  # milliseconds after which the mouse is used once more
+expect.set_options(timeout=PATIENCE)
+
 ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
@@ -34,6 +41,42 @@ def browser() -> Iterator[Browser]:
             yield started
         finally:
             started.close()
+
+
+def done(act: Callable[[], None], outcome: Callable[[], None]) -> None:
+    """Use the mouse until it shows: a page that is being drawn does not listen, or forgets it."""
+
+    def shows() -> bool:
+        try:
+            act()
+            outcome()
+        except (AssertionError, PlaywrightTimeout):
+            return False
+        return True
+
+    process.until(shows, "the mouse has its effect", PATIENCE / 1000)
+
+
+def follow(way: Locator, outcome: Locator) -> None:
+    """Click a link or a button, as long as it is there, until what it leads to is seen."""
+    done(
+        lambda: way.first.click(timeout=SOON) if way.count() else None,
+        lambda: expect(outcome.first).to_be_visible(timeout=SOON),
+    )
+
+
+def offered(page: Page, name: str) -> list[str]:
+    """What a list lets one choose from."""
+    options = page.get_by_role("option")
+    box = page.get_by_role("combobox", name=name)
+
+    def read() -> list[str]:
+        follow(box, options)
+        return options.all_inner_texts()
+
+    found = process.until(read, f"{name} offers something", PATIENCE / 1000)
+    page.keyboard.press("Escape")
+    return found
 
 
 class Complaints:

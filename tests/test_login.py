@@ -14,7 +14,8 @@ import urllib3
 from playwright.sync_api import Page, expect
 
 from tests import chromium, process, recorded
-from tests.test_browser import PATIENCE, running
+from tests.chromium import PATIENCE, follow, offered
+from tests.test_browser import running
 
 DOC = Path(__file__).parents[1] / "docs" / "app.md"
 
@@ -80,24 +81,17 @@ def app(folder: Path) -> Iterator[str]:
             yield url
 
 
-def offered(page: Page) -> list[str]:
-    """The tenants that the page lets one choose from."""
-    page.get_by_role("combobox", name="Tenant", exact=False).first.click()
-    expect(page.get_by_role("option").first).to_be_visible()
-    found = page.get_by_role("option").all_inner_texts()
-    page.keyboard.press("Escape")
-    return found
-
-
 def log_in(page: Page, who: str) -> None:
-    page.get_by_role("button", name="Log in").click()
-    page.locator("input[name=sub]").fill(who)
+    name = page.locator("input[name=sub]")
+    follow(page.get_by_role("button", name="Log in"), name)
+    name.fill(who)
     page.get_by_role("button", name="Authorize", exact=True).click()
 
 
 def log_out(page: Page) -> None:
-    page.get_by_role("button", name="Log out").click()
-    page.get_by_role("button", name="End session").click()  # the provider's
+    ended = page.get_by_role("button", name="End session")  # the provider's
+    follow(page.get_by_role("button", name="Log out"), ended)
+    ended.click()
     expect(page.get_by_text("Please log in")).to_be_visible()
 
 
@@ -112,12 +106,14 @@ def test_a_login_shows_what_its_role_may_see(tmp_path: Path) -> None:
 
         log_in(page, "ann")
         expect(page.get_by_text("Logged in as ann@example.com")).to_be_visible()
-        assert {"acme", "initech"} <= set(offered(page))
+        assert {"acme", "initech"} <= set(offered(page, "Tenant"))
 
         log_out(page)
         log_in(page, "bob")
         expect(page.get_by_text("You see tenant acme")).to_be_visible()
-        assert {"acme", "other tenants"} == {one for one in offered(page) if "elect" not in one}
+        assert {"acme", "other tenants"} == {
+            one for one in offered(page, "Tenant") if "elect" not in one
+        }
         # Who loses the role loses the page, too, though it stays open.
         (tmp_path / "roles.toml").write_text('operators = ["ann@example.com"]\n')
         expect(page.get_by_text("names no role")).to_be_visible()
