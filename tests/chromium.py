@@ -59,10 +59,13 @@ def done(act: Callable[[], None], outcome: Callable[[], None]) -> None:
 
 def follow(way: Locator, outcome: Locator) -> None:
     """Click a link or a button, as long as it is there, until what it leads to is seen."""
-    done(
-        lambda: way.first.click(timeout=SOON) if way.count() else None,
-        lambda: expect(outcome.first).to_be_visible(timeout=SOON),
-    )
+
+    def click() -> None:
+        expect(way.or_(outcome).first).to_be_visible()
+        if way.count():
+            way.first.click(timeout=SOON)
+
+    done(click, lambda: expect(outcome.first).to_be_visible(timeout=SOON))
 
 
 def offered(page: Page, name: str) -> list[str]:
